@@ -154,7 +154,9 @@ _WITH_VALUE = {
     " --container-name=NAME (ce help one-container)",
     ("-u", "--user"): "you are yourself in the container; to appear as root, in the environment"
     ' file, below [annotations]: com.ce.root_remap = "true"',
-    ("-m", "--memory"): "srun --mem=…, as for every step",
+    ("-m", "--memory"): "in the environment file, below [annotations]: com.ce.memory_limit = {}",
+    ("--pids-limit",): "in the environment file, below [annotations]: com.ce.pids_limit = {}",
+    ("--timeout",): "in the environment file, below [annotations]: com.ce.time_limit_s = {}",
     ("--cpus",): "srun -c N, as for every step",
     ("--shm-size",): "the host's /dev/shm is there, as large as it is",
     ("--tmpfs",): 'in the environment file: mounts = ["tmpfs:{}"]',

@@ -398,6 +398,18 @@ FAULTS = {
         " new name",
         137,
     ),
+    "limit-not-kept": Fault(
+        "a limit of the container cannot be kept",
+        EITHER,
+        "remove the limit that the message names, or do what it says; Slurm's own limits (--mem,"
+        " --time) hold for a whole job",
+    ),
+    "container-limit": Fault(
+        "a container has reached a limit that its environment or the site has set for it",
+        YOU,
+        "let the command do with less, or raise the limit; ce explain NAME prints where it is set",
+        137,
+    ),
     "container-died": Fault(
         "the container terminated while its tasks were running",
         EITHER,

@@ -138,6 +138,10 @@ class NodePlan(Frozen):
     allowed_devices: Sequence[str] = ()
     root_remap: bool = False
     unshare: Sequence[str] = ()
+    # limits of the container; "" and 0 are none
+    memory_limit: str = ""
+    pids_limit: int = 0
+    time_limit_s: float = 0
     # a container for each task
     for_each: bool = False
     # Podman creates the container, not crun itself

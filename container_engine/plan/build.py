@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast, get_args
 
 from container_engine.base.text_layout import nearest
 from container_engine.base.variables import MISSING, VALUE, WORD, replacement_kind
@@ -40,6 +40,7 @@ from container_engine.plan.model import (
     StartupLine,
 )
 from container_engine.plan.site_context import (
+    LIMITS,
     PREFIX,
     SETTINGS,
     Chosen,
@@ -48,6 +49,7 @@ from container_engine.plan.site_context import (
     choose,
     read_name,
 )
+from container_engine.site.model import Namespace
 
 _OF_IMAGE = "image:"
 _DIGEST = "digest"
@@ -90,6 +92,7 @@ def build(edf: Edf, image: Image | None, site_context: SiteContext, engine: str)
         *_too_large(whole, plan),
         *_refused_mounts(edf, site_context, plan),
         *_not_for_tasks(edf, site_context, plan),
+        *_limits(edf, plan),
         *of_hooks,
     )
     refused = image is None or any(problem.severity == "error" for problem in found)
@@ -106,6 +109,7 @@ def _plan(
     known = image is not None
     image = image or Image(path="/", name=edf.image or "", env={})
     settings = {name: choose(name, edf, site_context) for name in SETTINGS}
+    settings["unshare"] = _unshared(settings)
     texts = Resolver(image if known else None)
     workdir, workdir_from = _workdir(edf, image, texts)
     entrypoint, entrypoint_from = _entrypoint(edf, image, site_context)
@@ -245,6 +249,9 @@ def _settings(
         secret_variables=site.secret_variables,
         root_remap=chosen["root_remap"].value,
         unshare=chosen["unshare"].value,
+        memory_limit=chosen["memory_limit"].value,
+        pids_limit=chosen["pids_limit"].value,
+        time_limit_s=chosen["time_limit_s"].value,
         scope="task" if chosen["scope"].value == "task" and kept is None else "step",
         start=chosen["start"].value,
         stage=chosen["stage"].value,
@@ -253,6 +260,21 @@ def _settings(
         user_cdi_dir=site.user_cdi_dir,
         allowed_devices=(*site.allowed_devices, *given),
     )
+
+
+def _unshared(chosen: Mapping[str, Chosen]) -> Chosen:
+    """Return the namespaces of the container's own, with those that its limits need.
+
+    Without them nobody could tell its processes, and its shared memory, from those of others.
+    """
+    wanted, origin = chosen["unshare"]
+    limited = [chosen[name].origin for name in LIMITS if chosen[name].value]
+    needed = {"pid"} if limited else set()
+    needed |= {"ipc"} if chosen["memory_limit"].value else set()
+    if needed <= {*wanted}:
+        return chosen["unshare"]
+    every = tuple(one for one in get_args(Namespace) if one in {*wanted, *needed})
+    return Chosen(every, limited[0] if not wanted else origin)
 
 
 class Resolver:
@@ -401,6 +423,19 @@ def _not_for_tasks(edf: Edf, site_context: SiteContext, plan: LaunchPlan) -> Ite
                 f"hook '{hook.name}' starts a service for one container on a node: {_WITH_TASKS}"
             )
             yield _once(edf, origin, f"annotations.{_SCOPE}", message)
+
+
+def _limits(edf: Edf, plan: LaunchPlan) -> Iterator[Problem]:
+    """Yield limits of a container that lives with its job: what limits it ends with one step."""
+    if plan.kept is None:
+        return
+    given = {entry.key: entry.origin for entry in edf.annotations}
+    for name in LIMITS:
+        if getattr(plan.settings, name):
+            message = "no limit can be kept for a container that lives with its job"
+            hint = f'remove the line, or the container\'s name and {_SCOPE} = "job"'
+            origin = given.get(f"{PREFIX}{name}") or edf.place
+            yield origin.error(f"annotations.{PREFIX}{name}", message, hint, "limit-not-kept")
 
 
 def _once(edf: Edf, origin: Origin | None, key: str, message: str) -> Problem:

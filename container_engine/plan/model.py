@@ -131,6 +131,9 @@ class Settings(Model):
         Array[Namespace],
         about("namespaces that the container does not share with the node"),
     ] = ()
+    memory_limit: Annotated[str, about("memory of the container; empty: no limit")] = ""
+    pids_limit: Annotated[int, about("its processes and threads; 0: no limit")] = 0
+    time_limit_s: Annotated[float, about("seconds that it may run; 0: no limit")] = 0
     scope: Annotated[
         Literal["step", "task"],
         about("whether the tasks of a node share a container or have one each"),

@@ -23,7 +23,7 @@ from container_engine.edf.names import CONTAINER_NAME, CONTAINER_SAVE
 from container_engine.plan.hooks import Added, Entries
 from container_engine.plan.model import HookUse, Run
 from container_engine.site.load import Configuration, FaultsError
-from container_engine.site.model import SIZE, Namespace, SiteConfig
+from container_engine.site.model import BYTES, SIZE, Namespace, SiteConfig
 
 
 class SiteOrigin(Origin):
@@ -187,6 +187,18 @@ def _size(text: str) -> str | None:
     return text if re.fullmatch(SIZE, text) else None
 
 
+def _bytes(text: str) -> str | None:
+    return text if re.fullmatch(BYTES, text) else None
+
+
+def _count(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,7}", text) else None
+
+
+def _time(text: str) -> float | None:
+    return 0.0 if text == "0" else _seconds(text)
+
+
 def read_name(text: str) -> tuple[str, str] | None:
     """Return the name of a container and its mode, None for an invalid text."""
     found = _NAME.fullmatch(text)
@@ -204,15 +216,20 @@ def _namespaces(text: str) -> tuple[str, ...] | None:
 
 
 SETTINGS = {
+    "memory_limit": _Setting(_bytes, "a size such as 4g, or nothing for no limit"),
+    "pids_limit": _Setting(_count, "a number of processes, or 0 for no limit"),
     "pull": _one_of("age", "always", "missing", "never"),
     "root_remap": _Setting(_switch, "true or false"),
     "scope": _one_of("step", "job", "task"),
     "stage": _one_of("memory", "all", "none"),
     "start": _one_of("crun", "podman"),
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
+    "time_limit_s": _Setting(_time, "a number of seconds, or 0 for no limit"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
     "unshare": _Setting(_namespaces, "net, ipc, uts and pid, with commas between them"),
 }
+# settings that need a container with processes of its own
+LIMITS = ("memory_limit", "pids_limit", "time_limit_s")
 # settings that an environment has, but not the site
 _OWN = {
     CONTAINER_NAME.removeprefix(PREFIX): _Setting(read_name, NAME_FORM),

@@ -255,6 +255,27 @@ class ListOfVerdicts(_Document):
     nodes: Annotated[list[VettedNode], about("in Slurm's order")]
 
 
+class Outcome(_Document):
+    """`ce run --json FILE`: what became of the command, written when it has ended."""
+
+    started: Annotated[bool, about("whether the command was executed")]
+    exit_code: Annotated[int, about("as a shell has it: 128 and the signal after one")]
+    signal: Annotated[int | None, about("the number of the signal that ended it")]
+    limit: Annotated[
+        Literal["memory", "pids", "time"] | None,
+        about("the limit that ended the container; pids: it refused further processes"),
+    ]
+    seconds: Annotated[float, about("that the command ran")]
+    peak_memory: Annotated[
+        int | None,
+        about(
+            "of the container, in bytes: the most that was seen; null if it has no processes of "
+            "its own (com.ce.unshare)"
+        ),
+    ]
+    error: Annotated[str | None, about("why the container could not be started")]
+
+
 class EngineVersion(_Document):
     """`ce version --json`: the version of the engine."""
 
@@ -272,6 +293,7 @@ MODELS: dict[str, type[Model]] = {
     "lint": ListOfAdvice,
     "locks": ListOfLocks,
     "ps": ListOfSteps,
+    "run": Outcome,
     "store": StoreCheck,
     "trace": ListOfTraces,
     "version": EngineVersion,

@@ -16,13 +16,16 @@ PullPolicy: TypeAlias = Literal["age", "always", "missing", "never"]
 Overridable: TypeAlias = Literal[
     "entrypoint",
     "env",
+    "memory_limit",
     "mounts",
+    "pids_limit",
     "pull",
     "root_remap",
     "scope",
     "stage",
     "start",
     "start_timeout_s",
+    "time_limit_s",
     "tmpfs_size",
     "unshare",
 ]
@@ -32,6 +35,7 @@ DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 PROGRAM = r"^(/.*)?$"  # an absolute path, or nothing
 SIZE = r"^[0-9]+(%|[kmgKMG]?)$"
+BYTES = r"^([1-9][0-9]*[kmgtKMGT]?)?$"  # or nothing
 
 _PLACES = Places()
 
@@ -295,6 +299,33 @@ class SiteConfig(Written):
             examples=["16g"],
         ),
     ] = "50%"
+    memory_limit: Annotated[
+        str,
+        about(
+            "memory of a container, beyond which it is ended; empty: none",
+            pattern=BYTES,
+            examples=["4g"],
+            json_schema_extra={"since": "0.1.0"},
+        ),
+    ] = ""
+    pids_limit: Annotated[
+        int,
+        about(
+            "processes and threads of a container, beyond which none can be started; 0: no limit",
+            ge=0,
+            examples=[512],
+            json_schema_extra={"since": "0.1.0"},
+        ),
+    ] = 0
+    time_limit_s: Annotated[
+        float,
+        about(
+            "the time after which a container is ended; 0: no limit",
+            ge=0,
+            examples=[3600],
+            json_schema_extra={"since": "0.1.0"},
+        ),
+    ] = 0
     hooks_dirs: Annotated[
         Array[str],
         about("OCI hook directories", examples=[["/etc/containers/oci/hooks.d"]]),

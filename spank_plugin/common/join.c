@@ -16,6 +16,7 @@
 #include "generated/help.h"
 #include "io.h"
 #include "look_up.h"
+#include "outcome.h"
 #include "seccomp.h"
 
 /* ---- its PID namespace ------------------------------------------------------------------------- */
@@ -41,22 +42,38 @@ static void end_as(int status)
 	_exit(128 + WTERMSIG(status));
 }
 
-static void await(pid_t child)
+/* The process beside a command: its child, and where the outcome is reported, in descriptors, or -1. */
+struct beside {
+	pid_t child;
+	int outcome, json, has_terminal;
+	const char *node;
+	int64_t begun_ms;
+};
+
+static void await(const struct beside *beside)
 {
+	struct ce_ending ending;
+	struct rusage used;
 	int status;
 
 	/* there is no other child whose SIGCHLD this could be */
-	while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
-		if (!WIFSTOPPED(status))
+	while (wait4(beside->child, &status, WNOHANG | WUNTRACED, &used) == beside->child) {
+		if (!WIFSTOPPED(status)) {
+			ending = (struct ce_ending){ status, ce_now_ms() - beside->begun_ms,
+						     (uint64_t)used.ru_maxrss * 1024 };
+			if (beside->outcome >= 0)
+				ce_outcome_report(beside->outcome, beside->json, beside->node, &ending);
 			end_as(status);
-		/* stop, too, as a shell's foreground job does; the SIGCONT that ends this stays pending, and
-		 * is passed on */
-		raise(SIGSTOP);
+		}
+		/* Stop, too, as a shell's foreground job does; the SIGCONT that ends this stays pending, and
+		 * is passed on. But without a terminal, no command puts off its outcome in this way. */
+		if (beside->outcome < 0 || beside->has_terminal)
+			raise(SIGSTOP);
 	}
 }
 
 /* Relay signals to the child, and end as it does. All signals are blocked, and taken one by one. */
-__attribute__((noreturn)) static void relay_until_end(pid_t child)
+__attribute__((noreturn)) static void relay_until_end(const struct beside *beside)
 {
 	sigset_t all;
 
@@ -65,20 +82,21 @@ __attribute__((noreturn)) static void relay_until_end(pid_t child)
 		int signal_number = sigwaitinfo(&all, NULL);
 
 		if (signal_number == SIGCHLD)
-			await(child);
+			await(beside);
 		else if (signal_number > 0)
-			kill(child, signal_number);
+			kill(beside->child, signal_number);
 	}
 }
 
 /* Give the child a process group of its own, so that the terminal's signals reach it only once, and the
- * terminal, if this process has it. */
-static void hand_over_terminal(pid_t child)
+ * terminal, if this process has it. Return whether it has. */
+static int hand_over_terminal(pid_t child)
 {
 	int has_it = tcgetpgrp(STDIN_FILENO) == getpgrp();
 
 	if (setpgid(child, child) == 0 && has_it)
 		(void)tcsetpgrp(STDIN_FILENO, child);
+	return has_it;
 }
 
 /* Wait in the child for the byte by which its parent says that all is arranged. If none arrives, the parent
@@ -93,8 +111,42 @@ static void await_word(int from_parent)
 	close(from_parent);
 }
 
-int ce_enter_pids(struct ce_error *err)
+/* Take the limit of processes of the container's first process, which is the container's. */
+static int take_limit(struct ce_error *err)
 {
+	struct rlimit own, first;
+
+	if (prlimit(1, RLIMIT_NPROC, NULL, &first) < 0 || getrlimit(RLIMIT_NPROC, &own) < 0 ||
+	    (first.rlim_max < own.rlim_max && setrlimit(RLIMIT_NPROC, &first) < 0))
+		return ce_fail(err, "cannot take the container's limit of processes: %s", strerror(errno));
+	return 0;
+}
+
+/* Close all descriptors but those for the report, which get the numbers 3 and 4; standard error stays for it,
+ * too. Without anything to report, none is left: nobody must wait for this process to close them. */
+static void keep_for_report(const struct ce_container *container, struct beside *beside)
+{
+	struct ce_outcome found;
+
+	ce_outcome_read(container->outcome, &found);
+	if (container->json < 0 && !found.is_watched) {
+		beside->outcome = beside->json = -1;
+		(void)close_range(0, ~0U, 0);
+		return;
+	}
+	int outcome = fcntl(container->outcome, F_DUPFD, 5);
+	int json = container->json >= 0 ? fcntl(container->json, F_DUPFD, 5) : -1;
+	close(0);
+	close(1);
+	beside->outcome = dup2(outcome, 3);
+	beside->json = json >= 0 ? dup2(json, 4) : -1;
+	beside->node = container->node;
+	(void)close_range(json >= 0 ? 5 : 4, ~0U, 0);
+}
+
+int ce_enter_pids(const struct ce_container *container, int has_pids, struct ce_error *err)
+{
+	struct beside beside = { .begun_ms = ce_now_ms() };
 	sigset_t all, before;
 	int ends[2];
 
@@ -107,7 +159,7 @@ int ce_enter_pids(struct ce_error *err)
 		close(ends[1]);
 		await_word(ends[0]);
 		sigprocmask(SIG_SETMASK, &before, NULL);
-		return 0;
+		return has_pids ? take_limit(err) : 0;
 	}
 	if (child < 0) {
 		int reason = errno;
@@ -118,10 +170,11 @@ int ce_enter_pids(struct ce_error *err)
 		return ce_fail(err, "cannot start a process in the container's PID namespace: %s",
 			       strerror(reason));
 	}
-	hand_over_terminal(child);
+	beside.has_terminal = hand_over_terminal(child);
 	(void)ce_write_all(ends[1], "", 1);
-	(void)close_range(0, ~0U, 0);
-	relay_until_end(child);
+	beside.child = child;
+	keep_for_report(container, &beside);
+	relay_until_end(&beside);
 }
 
 /* ---- the container ----------------------------------------------------------------------------- */
@@ -144,6 +197,7 @@ void ce_container_close(struct ce_container *container)
 	ce_close_fd(&container->marks);
 	ce_close_fd(&container->tasks);
 	ce_close_fd(&container->profile);
+	ce_close_fd(&container->outcome);
 	free(container->workdir);
 	container->workdir = NULL;
 	free(container->notices);
@@ -181,7 +235,7 @@ int ce_join(const struct ce_container *container, struct ce_error *err)
 	if (geteuid() == 0 && ce_fakeroot() < 0)
 		return ce_fail(err, "cannot install the filter for root in the container: %s",
 			       strerror(errno));
-	return has_pids ? ce_enter_pids(err) : 0;
+	return has_pids || container->json >= 0 ? ce_enter_pids(container, has_pids, err) : 0;
 }
 
 static int apply_record(char *record, const struct ce_variables *variables, struct ce_error *err)

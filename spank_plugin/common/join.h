@@ -23,6 +23,9 @@ struct ce_container {
 	int marks;	/* the directory of the step's traces, for say.h; may be -1 */
 	int tasks;	/* where the task asks for a container of its own; -1 if all tasks share this one */
 	int profile;	/* the site's seccomp profile, see seccomp.h; may be -1 */
+	int outcome;	/* what becomes of it, see outcome.h; may be -1 */
+	int json;	/* the file of `ce run --json`, or -1 */
+	const char *node; /* Slurm's name of the node; NULL for a command without Slurm */
 	char *workdir;	/* on the heap, owned */
 	char *notices;	/* on the heap, owned; lines for the user, may be empty */
 	char *entrypoint_output; /* on the heap, owned; may be empty */
@@ -32,7 +35,8 @@ struct ce_container {
 };
 
 #define CE_CONTAINER_INIT \
-	{ -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL, 0, 0, 0 }
+	{ -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, \
+	  NULL, NULL, NULL, NULL, 0, 0, 0 }
 
 /* Close all descriptors and free the strings. May be called twice. */
 void ce_container_close(struct ce_container *container);
@@ -43,8 +47,9 @@ void ce_container_close(struct ce_container *container);
  * handling of such an execve. A user who is root in the container gets the filter of ce_fakeroot. Return 0,
  * or -1 with the error.
  *
- * Only a child can enter a PID namespace: where the container has one, it is the child that returns
- * (ce_enter_pids). After a failure the process may have joined only in part: it must not execute anything. */
+ * Only a child can enter a PID namespace: where the container has one, or JSON is wanted, it is the child
+ * that returns (ce_enter_pids). After a failure the process may have joined only in part: it must not execute
+ * anything. */
 int ce_join(const struct ce_container *container, struct ce_error *err);
 
 /* Access to the environment of a process. `set` with value NULL unsets; it returns 0 or a negative number.
@@ -64,8 +69,8 @@ int ce_apply_environment(int records_fd, const struct ce_variables *variables, s
 /* Variables by which the plugin hands a task over to ce-join (programs/enter.c); no other program reads them.
  * CE_JOIN_CONTAINER: the descriptors of the user namespace, the mount namespace, the environment and the
  * seccomp profile (-1: none), 1 or 0 for whether the task may gain privileges, four descriptors of other
- * namespaces (-1: none), then the working directory. CE_JOIN_COMMAND: the command that ce-join replaces;
- * unset where ce-join is a prefix of the command. */
+ * namespaces (-1: none), that of the outcome (-1: none), then the working directory. CE_JOIN_COMMAND: the
+ * command that ce-join replaces; unset where ce-join is a prefix of the command. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
 /* The descriptor of the directory that records which messages have been printed (say.h), and a string that
@@ -81,9 +86,10 @@ int ce_apply_environment(int records_fd, const struct ce_variables *variables, s
 /* Return whether the descriptor is that of a PID namespace. */
 int ce_is_pid_namespace(int fd);
 
-/* Go on in a child, which is in the PID namespace that this process has joined for its children. The child
- * returns 0; this process returns only if it cannot fork, with -1 and the error. Otherwise it keeps its pid,
- * which Slurm watches and signals: it closes all descriptors, passes each signal on to the child, which has a
- * process group of its own and the terminal, and ends as the child does. When it is killed, so is the
- * child. */
-int ce_enter_pids(struct ce_error *err);
+/* Go on in a child, which is in the PID namespace that this process has joined for its children, if any, with
+ * the limit of processes of that namespace's first process. The child returns 0, or -1 with the error; this
+ * process returns only if it cannot fork, with -1 and the error. Otherwise it keeps its pid, which Slurm
+ * watches and signals: it closes all descriptors but those with which it reports the outcome, passes each
+ * signal on to the child, which has a process group of its own and the terminal, and ends as the child does.
+ * When it is killed, so is the child. */
+int ce_enter_pids(const struct ce_container *container, int has_pids, struct ce_error *err);

@@ -115,7 +115,8 @@ _Static_assert((int)CE_REPORTED_GUARD == CE_AT_MOUNTS, "the guard's is inserted 
 #define CE_ASK "J"
 enum ce_asked_fd {
 	CE_ASKED_ANSWER, /* socket for the report */
-	CE_ASKED_TASK, /* the task's pidfd */
+	CE_ASKED_TASK, /* the task's pidfd; the rest also goes to the first task guard */
+	CE_ASKED_OUTCOME, /* a file for what becomes of it (outcome.h) */
 	CE_ASKED_COUNT
 };
 

@@ -33,6 +33,8 @@
 enum { MAX_SPECIFICATION = 64 * 1024 * 1024 };
 /* a little longer than ce-reaper's limit, shorter than the plugin's limit for us (session_end.c) */
 enum { STOP_MS = 1500 };
+/* how long the plugin may take to print why a container ends */
+enum { REPORT_MS = 2000 };
 
 /* ---- process 1 --------------------------------------------------------------------------------- */
 
@@ -120,12 +122,18 @@ static void serve(struct guard *guard)
 		guard_open_control_socket(guard);
 		/* the memory of what was read for the start, for as long as the step runs */
 		(void)malloc_trim(0);
-		while (guard_events(guard, -1) == 0)
-			;
+		(void)guard_wait_for_end(guard);
 	}
 	const char *cause = ce_error_text(&guard->err);
+	/* stop the container at once, but do not kill it yet: with its tasks, the step's output would end
+	 * before the plugin has printed the cause */
+	int is_limit = guard->limits.is_reached && guard->life >= 0;
+	if (is_limit)
+		kill(-1, SIGSTOP);
 	if (guard->life >= 0)
 		(void)ce_send(guard->life, cause, strlen(cause), NULL, 0);
+	if (is_limit)
+		ce_wait_readable(guard->life, ce_now_ms() + REPORT_MS);
 	for (size_t i = 0; i < guard->fuse_count; i++)
 		free(guard->fuse_image[i]);
 }

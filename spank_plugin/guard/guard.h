@@ -14,6 +14,7 @@
  * guard_child.c    starting programs, and watching them and the processes for which the session exists
  * guard_control_socket.c handing a container that lives with its job over to later steps
  * guard_memory.c   the size of a tmpfs, within the memory limit of the job
+ * guard_limits.c   limits of the container: its memory, processes, time
  * guard_ops.c      the specification: its format and the table of operations
  * guard_session.c  operations: the session's directory and its contents, bind mounts with flags
  * guard_image.c    operations: the image and its writable view
@@ -30,6 +31,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "common/error.h"
@@ -40,6 +42,8 @@
 enum { GUARD_MAX_CONTAINER = CE_AT_UNSHARED + CE_MAX_UNSHARED, GUARD_MAX_FUSE = 64, GUARD_MAX_TIMES = 2048 };
 /* the exit code of a child whose program could not be executed; no program that we start uses it */
 enum { GUARD_NOT_STARTED = 123 };
+/* the most tmpfs mounts of a container that count for its limit of memory */
+enum { GUARD_MAX_TMPFS = 64 };
 
 struct guard {
 	int control; /* socket to the launcher (a task guard: to process 1), for reports; a byte comes back */
@@ -91,6 +95,20 @@ struct guard {
 		/* answers a packet at the socket; -1 after guard_fail if a task's container has ended */
 		int (*answer)(struct guard *guard);
 	} tasks;
+	struct guard_limits {
+		int is_wanted;	 /* whether this process looks at the container at all */
+		uint64_t memory; /* in bytes; 0: no limit, as for the others */
+		uint64_t pids;	 /* processes and threads, which the kernel limits (RLIMIT_NPROC) */
+		int64_t time_ms;
+		int64_t end_ms;	 /* when the time is over, as ce_now_ms */
+		int outcome;	 /* where it is noted what was reached (common/outcome.h), or -1 */
+		int proc;	 /* the /proc of the container's PID namespace */
+		int root;	 /* of the container, as its first process has it */
+		int mounts;	 /* that process's mountinfo, open */
+		int files[GUARD_MAX_TMPFS]; /* the container's tmpfs mounts, as O_PATH */
+		size_t file_count;
+		int is_reached; /* whether the container ends for a limit */
+	} limits;
 	int is_task_guard; /* whether this process keeps one task's container, and ends it with the task */
 	const char *rest; /* the operations after the current one */
 	size_t rest_size;
@@ -112,7 +130,8 @@ struct guard {
 	{ .control = -1, .watch = -1, .life = -1, .signals = -1, .umask = 022, .log = -1, .reaper = -1, \
 	  .init = -1, .listening = -1, .job_container = { .lock = -1 },                        \
 	  .hold = { .host_ns = -1, .ends = -1 },                                              \
-	  .tasks = { .socket = -1, .others = -1, .first_guard = -1 }, .stage = "start",      \
+	  .tasks = { .socket = -1, .others = -1, .first_guard = -1 },                         \
+	  .limits = { .outcome = -1, .proc = -1, .root = -1, .mounts = -1 }, .stage = "start", \
 	  .err = CE_ERROR_INIT }
 
 /* Be a guard: read the specification from a descriptor and do what it says, in the user namespace `user_ns`
@@ -176,6 +195,21 @@ int guard_wait(struct guard *guard, pid_t pid, int *status);
 /* Wait at most `milliseconds` for any event; -1 for no limit. Return -1 after guard_fail when a part of the
  * session has died. End this process, and with it the session, when it is no longer needed. */
 int guard_events(struct guard *guard, int milliseconds);
+
+/* ---- guard_limits.c ------------------------------------------------------------------------- */
+
+/* Limit the container's processes, and get ready to look at them, if limits are wanted. The container's first
+ * process has this /proc directory and pid. Return 0, or -1 after guard_fail. */
+int guard_limits_begin(struct guard *guard, int process_dir, pid_t pid);
+
+/* Promise in the file of an outcome, before a task enters its container, to note there what becomes of it, if
+ * limits are wanted. */
+void guard_limits_promise(const struct guard *guard, int outcome);
+
+/* Wait until the session ends, and look at the container meanwhile if limits are wanted, whose time begins
+ * now. Return -1 after guard_fail when a part of the session has died, or the container was ended for a
+ * limit; end this process as guard_events does. */
+int guard_wait_for_end(struct guard *guard);
 
 /* ---- guard_control_socket.c ------------------------------------------------------------------ */
 

@@ -15,6 +15,7 @@ static const struct operation {
 	guard_operation *run;
 } operations[] = {
 	{ "session", 2, guard_op_session },
+	{ "limits", 4, guard_op_limits },
 	{ "dir", 1, guard_op_dir },
 	{ "file", 2, guard_op_file },
 	{ "environment", 2, guard_op_environment },

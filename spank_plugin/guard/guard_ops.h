@@ -23,6 +23,11 @@ typedef int guard_operation(struct guard *guard, char **args);
  * DIR/proc, mount a /proc of the PID namespace, and change to DIR. */
 guard_operation guard_op_session;
 
+/* limits MEMORY PIDS TIME OUTCOME: end the container if it has more than that many bytes of memory, or goes
+ * on for more milliseconds; note if it has as many processes as it may have; 0 is no limit. OUTCOME is the
+ * descriptor of a file for what was seen (common/outcome.h), or -1. */
+guard_operation guard_op_limits;
+
 /* dir PATH: create a directory. file PATH TEXT: create a file. */
 guard_operation guard_op_dir, guard_op_file;
 

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@
 
 enum { MAX_PACKET = 64 * 1024, LOOK_MS = 20, SEND_S = 120 };
 /* The packet of a task guard whose container has ended, with the cause. CE_ASK is also process 1's packet
- * to the first task guard, with the task's pidfd alone. */
+ * to the first task guard, with what the task has sent, but not the socket for the report. */
 #define ENDED "X"
 
 /* ---- a task guard ------------------------------------------------------------------------------ */
@@ -66,16 +67,17 @@ static int begin_task_guard(struct guard *guard, int control)
 	return guard->log >= 0 ? 0 : guard_fail(guard, "cannot set up");
 }
 
-/* Wait for the task of the first container, which was made before any task asked for it. Return the task's
- * pidfd, or -1 if process 1 has ended. */
-static int await_task(const struct guard *guard)
+/* Wait for the task of the first container, which was made before any task asked for it. Take its pidfd and
+ * the file of its outcome; they are -1 if process 1 has ended. */
+static void await_task(struct guard *guard)
 {
 	int fds[CE_MAX_FDS];
 	char word;
 
 	if (ce_receive(guard->control, 0, &word, 1, fds) != 1)
-		return -1;
-	return fds[0];
+		return;
+	guard->watch = fds[0];
+	guard->limits.outcome = fds[1];
 }
 
 static void tell_end(const struct guard *guard)
@@ -86,35 +88,42 @@ static void tell_end(const struct guard *guard)
 	(void)ce_send(guard->tasks.others, text, strlen(text), NULL, 0);
 }
 
-/* Make a container, report it to `control`, and end it when its task ends; never return. `task` is the task's
- * pidfd, -1 if that arrives later at `control`. */
-static void keep(struct guard *guard, int control, int task)
+/* Make a container, report it to `control`, and end it when its task ends, or when it reaches a limit; never
+ * return. `task` is the task's pidfd, `outcome` a file for what becomes of it; they are -1 if they arrive
+ * later at `control`. */
+static void keep(struct guard *guard, int control, int task, int outcome)
 {
 	struct guard_tasks *tasks = &guard->tasks;
 
+	guard->limits.outcome = outcome;
 	if (begin_task_guard(guard, control) < 0 || make_mounts(guard, tasks->size, tasks->dir) < 0 ||
 	    guard->run(guard, tasks->rest, tasks->rest_size) < 0) {
 		guard_report_failure(guard);
 		_exit(0);
 	}
-	guard->watch = task >= 0 ? task : await_task(guard);
+	guard->watch = task;
+	if (task < 0)
+		await_task(guard);
 	ce_close_fd(&guard->control);
 	if (guard->watch < 0)
 		_exit(0);
-	while (guard_events(guard, -1) == 0)
-		;
-	tell_end(guard);
+	(void)guard_wait_for_end(guard);
+	/* a container that has reached a limit ends alone */
+	if (guard->limits.is_reached)
+		ce_pidfd_kill(guard->init, SIGKILL);
+	else
+		tell_end(guard);
 	_exit(0);
 }
 
 /* ---- process 1 --------------------------------------------------------------------------------- */
 
-static int start_task_guard(struct guard *guard, int control, int task)
+static int start_task_guard(struct guard *guard, int control, int task, int outcome)
 {
 	pid_t pid = fork();
 
 	if (pid == 0)
-		keep(guard, control, task);
+		keep(guard, control, task, outcome);
 	return pid > 0 ? 0 : guard_fail(guard, "cannot start the process that makes a task's container");
 }
 
@@ -170,15 +179,17 @@ static char *copy(const char *text, size_t size)
 	return made != NULL ? memcpy(made, text, size) : NULL;
 }
 
-/* Give the first container to the task that has asked first, and the task's pidfd to its task guard. */
-static void give_first(struct guard *guard, int visitor, int task)
+/* Give the first container to the task that has asked first, and what came with the task's request to its
+ * task guard. */
+static void give_first(struct guard *guard, const int fds[CE_MAX_FDS])
 {
 	struct guard_tasks *tasks = &guard->tasks;
 
 	const char report = CE_REPORT_OF_NODE;
 
-	(void)ce_send(visitor, &report, 1, tasks->first, ce_count_fds(tasks->first));
-	(void)ce_send(tasks->first_guard, CE_ASK, 1, &task, 1);
+	guard_limits_promise(guard, fds[CE_ASKED_OUTCOME]);
+	(void)ce_send(fds[CE_ASKED_ANSWER], &report, 1, tasks->first, ce_count_fds(tasks->first));
+	(void)ce_send(tasks->first_guard, CE_ASK, 1, &fds[CE_ASKED_TASK], 2);
 	ce_close_all(tasks->first);
 	ce_close_fd(&tasks->first_guard);
 }
@@ -197,9 +208,10 @@ static int answer_task(struct guard *guard)
 		rc = guard_fail(guard, "of a task's container: %s", text + 1);
 	} else if (text[0] == CE_ASK[0] && fds[CE_ASKED_COUNT - 1] >= 0) {
 		if (guard->tasks.first_guard >= 0)
-			give_first(guard, fds[CE_ASKED_ANSWER], fds[CE_ASKED_TASK]);
+			give_first(guard, fds);
 		else
-			rc = start_task_guard(guard, fds[CE_ASKED_ANSWER], fds[CE_ASKED_TASK]);
+			rc = start_task_guard(guard, fds[CE_ASKED_ANSWER], fds[CE_ASKED_TASK],
+					      fds[CE_ASKED_OUTCOME]);
 	}
 	ce_close_all(fds);
 	return rc;
@@ -226,7 +238,7 @@ int guard_op_each(struct guard *guard, char **args)
 	tasks->socket = ends[0];
 	tasks->others = ends[1];
 	tasks->first_guard = control[0];
-	int rc = start_task_guard(guard, control[1], -1);
+	int rc = start_task_guard(guard, control[1], -1, -1);
 	close(control[1]);
 	if (rc == 0)
 		rc = await_first(guard);

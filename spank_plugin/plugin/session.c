@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "common/outcome.h"
 #include "common/say.h"
 #include "generated/help.h"
 #include "launcher_reply.h"
@@ -128,9 +129,10 @@ static void *watch_session(void *unused)
 	 * session, and the tasks know why. */
 	if (!ce_reply_is_ready(watch.launcher->reply))
 		return NULL;
-	if (atomic_load(&watch.ending) || is_killed_with_tasks())
-		return NULL;
 	find_cause(watch.launcher, cause);
+	/* the tasks of a container that was ended for a limit are killed, too */
+	if (atomic_load(&watch.ending) || (!ce_is_limit(cause) && is_killed_with_tasks()))
+		return NULL;
 	if (claim(watch.launcher))
 		watch.report(watch.context, cause);
 	kill_tasks();

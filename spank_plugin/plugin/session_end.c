@@ -17,6 +17,7 @@
 #include "common/image_gone.h"
 #include "common/io.h"
 #include "common/kill_container.h"
+#include "common/outcome.h"
 #include "common/say.h"
 #include "generated/help.h"
 #include "image_figures.h"
@@ -74,8 +75,9 @@ static int claim_soon(int marks, const struct message *message)
 
 const char *ce_end_help(const char *cause)
 {
-	return strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0 ? CE_HELP_IMAGE_GONE
-									 : CE_HELP_CONTAINER_DIED;
+	if (strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0)
+		return CE_HELP_IMAGE_GONE;
+	return ce_is_limit(cause) ? CE_HELP_CONTAINER_LIMIT : CE_HELP_CONTAINER_DIED;
 }
 
 static void tell(const void *context)

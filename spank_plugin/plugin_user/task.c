@@ -182,6 +182,7 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	struct ce_advisor advisor = CE_ADVISOR_INIT;
 
 	container->may_gain = config->may_gain;
+	container->node = task_variable(spank, CE_NODE);
 	if (config->seccomp != NULL)
 		container->profile = ce_profile_open(config->seccomp, err);
 	if (config->seccomp != NULL ? container->profile < 0

@@ -11,6 +11,7 @@
 
 #include "common/io.h"
 #include "common/join.h"
+#include "common/outcome.h"
 #include "common/protocol.h"
 #include "generated/help.h"
 
@@ -89,10 +90,13 @@ int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct 
 	if (container->tasks < 0)
 		return 0;
 	CE_AUTO_FD self = ce_pidfd_open(getpid());
-	if (self < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+	container->outcome = ce_outcome_make();
+	if (self < 0 || container->outcome < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return ce_fail(err, "cannot ask for the task's container: %s", strerror(errno));
 	CE_AUTO_FD guard = ends[0];
-	const int fds[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = self };
+	const int fds[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = self,
+			    [CE_ASKED_OUTCOME] = container->outcome };
 	int rc = ce_send(container->tasks, CE_ASK, 1, fds, CE_ASKED_COUNT);
 	close(ends[1]);
 	ce_close_fd(&container->tasks);
@@ -134,9 +138,9 @@ int ce_after_prolog_arrange(struct ce_container *container, const char *command,
 	CE_AUTO_FREE char *text = NULL;
 
 	if (user_ns < 0 || mount_ns < 0 || environment < 0 || (wanted && profile < 0) ||
-	    asprintf(&text, "%d %d %d %d %d %d %d %d %d %s", user_ns, mount_ns, environment, profile,
+	    asprintf(&text, "%d %d %d %d %d %d %d %d %d %d %s", user_ns, mount_ns, environment, profile,
 		     container->may_gain, keep(&unshared[0]), keep(&unshared[1]), keep(&unshared[2]),
-		     keep(&unshared[3]), container->workdir) < 0 ||
+		     keep(&unshared[3]), keep(&container->outcome), container->workdir) < 0 ||
 	    variables->set(variables->context, CE_JOIN_CONTAINER, text) < 0 ||
 	    variables->set(variables->context, CE_JOIN_COMMAND, command) < 0)
 		return ce_fail(err, "cannot prepare the task for its container: %s",

@@ -20,6 +20,7 @@
 #include "common/advice.h"
 #include "common/io.h"
 #include "common/join.h"
+#include "common/outcome.h"
 #include "common/pmix_root.h"
 #include "common/program.h"
 #include "common/say.h"
@@ -94,14 +95,17 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	if (getenv(CE_NODE) == NULL)
 		return ce_fail(err, "ce-join is started by slurmstepd");
 	if (text == NULL ||
-	    sscanf(text, "%d %d %d %d %d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
+	    sscanf(text, "%d %d %d %d %d %d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
 		   &container->environment, &container->profile, &container->may_gain,
 		   &container->unshared[0], &container->unshared[1], &container->unshared[2],
-		   &container->unshared[3], &skipped) != 9 ||
+		   &container->unshared[3], &container->outcome, &skipped) != 10 ||
 	    skipped == 0)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);
+	container->node = getenv(CE_NODE);
 	unsetenv(CE_JOIN_CONTAINER);
+	if (container->outcome >= 0)
+		(void)fcntl(container->outcome, F_SETFD, FD_CLOEXEC);
 	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
@@ -192,6 +196,19 @@ static int take_namespaces(char *text, struct ce_container *container)
 	return container->user_ns < 0 || (rest != NULL && *rest != '\0') ? -1 : 0;
 }
 
+/* Take the descriptors for the outcome of `ce run`, if there are any, out of the environment. */
+static void take_outcome(struct ce_container *container)
+{
+	const char *text = getenv(CE_OUTCOME);
+
+	if (text == NULL || sscanf(text, "%d %d", &container->outcome, &container->json) != 2)
+		return;
+	(void)fcntl(container->outcome, F_SETFD, FD_CLOEXEC);
+	if (container->json >= 0)
+		(void)fcntl(container->json, F_SETFD, FD_CLOEXEC);
+	unsetenv(CE_OUTCOME);
+}
+
 int main(int argc, char **argv)
 {
 	ce_open_standard_streams();
@@ -210,11 +227,13 @@ int main(int argc, char **argv)
 	container.mount_ns = ce_descriptor(args[CE_ENTER_MOUNT_NS]);
 	container.environment = ce_descriptor(args[CE_ENTER_ENVIRONMENT]);
 	container.workdir = args[CE_ENTER_WORKDIR];
+	take_outcome(&container);
 	if (is_bad || container.mount_ns < 0 || container.environment < 0) {
 		fprintf(stderr, "ce: error: ce-enter: bad descriptors\n");
 		return CE_EXIT_ENGINE;
 	}
 	become(&container, args + CE_ENTER_COMMAND, &err);
+	ce_outcome_failed(container.outcome);
 	ce_say_here("error", ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }

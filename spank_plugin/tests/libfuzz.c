@@ -100,6 +100,7 @@ STUB(root_inside)
 STUB(bind_inside)
 STUB(joined)
 STUB(each)
+STUB(limits)
 
 int guard_keep_container(struct guard *guard, const int container[], size_t count)
 {

@@ -209,8 +209,10 @@ def _kill(tasks: list[tuple[int, int]]) -> None:
 def _ask(asks: socket.socket, pidfd: int) -> socket.socket:
     """Ask as a task does (spank_plugin/plugin_user/task_container.c) and return the socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    rights = array.array("i", [theirs.fileno(), pidfd])
+    outcome = os.memfd_create("ce-outcome")
+    rights = array.array("i", [theirs.fileno(), pidfd, outcome])
     asks.sendmsg([b"J"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    os.close(outcome)
     theirs.close()
     return ours
 

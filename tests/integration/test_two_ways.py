@@ -135,6 +135,13 @@ def compare(engine: Engine, edf: Path) -> dict[str, Any]:
     return crun
 
 
+def test_limits_are_the_same_in_both_ways(engine: Engine) -> None:
+    text = "annotations.com.ce.pids_limit = 20\nannotations.com.ce.time_limit_s = 300\n"
+    seen = compare(engine, engine.edf(text))
+    (line,) = [line for line in seen["limits"] if line.startswith("Max processes")]
+    assert line.split()[2:4] == ["22", "22"]
+
+
 def test_a_network_of_its_own_is_the_one_in_sys_as_well(engine: Engine) -> None:
     seen = compare(engine, engine.edf('annotations.com.ce.unshare = "net"\n'))
     assert seen["network"] == ["lo"]

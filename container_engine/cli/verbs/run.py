@@ -10,7 +10,13 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from container_engine.base.errors import EXIT_ENGINE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, UserError
+from container_engine.base.errors import (
+    EXIT_ENGINE,
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+    CeError,
+    UserError,
+)
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
 from container_engine.base.text_layout import warning_text
@@ -66,6 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     # optional, but not by nargs="?": argparse would then mistake options for the command
     name.required = command.required = False
+    parser.add_argument(
+        "--json", metavar="FILE", help="write what became of the command as JSON when it has ended"
+    )
     # for the container of `ce doctor`, whose image has no programs
     parser.add_argument("--no-checks-inside", action="store_true", help=argparse.SUPPRESS)
     parser.usage = "ce run [-h] [--pull WHEN] [--image REF] NAME -- COMMAND [ARGUMENT ...]"
@@ -117,16 +126,66 @@ def _start(
         command = list(SHELL)
     if warning := _of_one_each(context.env):
         messages.say(warning_text(warning))
+    if getattr(arguments, "json", None) is None:
+        return _run(name, command, arguments, context)
+    file = _opened(arguments.json)
+    try:
+        return _run(name, command, arguments, context, file)
+    except CeError as error:
+        _write_failure(file, error)
+        raise
+
+
+def _opened(path: str) -> int:
+    """Open the file for the outcome, before anything is started. Raise UserError."""
+    if path == "-":
+        hint = "--json FILE; --json /dev/fd/3 3>FILE writes to a descriptor"
+        raise UserError("run: standard output is the command's", hint, where="--json")
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    except OSError as error:
+        raise UserError(reason(error), where=f"--json {path}") from None
+
+
+def _write_failure(file: int, error: CeError) -> None:
+    """Write that no container could be started; once the command runs, ce-enter writes the rest."""
+    from container_engine.printing.json_models import Outcome
+
+    failed = Outcome(
+        started=False,
+        exit_code=EXIT_ENGINE,
+        signal=None,
+        limit=None,
+        seconds=0,
+        peak_memory=None,
+        error=error.message,
+    )
+    with open(file, "w", encoding="utf-8") as stream:
+        stream.write(failed.model_dump_json() + "\n")
+
+
+def _run(
+    name: str | None,
+    command: list[str],
+    arguments: argparse.Namespace,
+    context: Context,
+    json_file: int = -1,
+) -> int:
+    """Run the command in its container, or on the host if the environment has no image."""
     with contextlib.ExitStack() as stack:
         plan = _plan(name, arguments, _with_ephemeral_store(context, stack))
         with_given_umask()
         if plan is None:
             stack.close()
+            if json_file >= 0:
+                raise UserError("run: --json is about a container, and this image is empty")
             return _run_on_host(command)
         from container_engine.node.start.without_slurm import run_in_container
 
         # a mounted image stays usable after its file has been removed
-        return run_in_container(plan, command, context.libexec, started=stack.close)
+        return run_in_container(
+            plan, command, context.libexec, started=stack.close, json_file=json_file
+        )
 
 
 def _check_name(name: str | None, arguments: argparse.Namespace, context: Context) -> None:

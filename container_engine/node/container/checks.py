@@ -167,10 +167,40 @@ def parts_of(
         unshared=plan.unshare,
         umask=_umask(node),
         tmpfs_size=plan.tmpfs_size,
+        limits=limits(plan),
         by_podman=plan.by_podman,
         # a recorded start, for which these variables would differ, is never Podman's
         name=_name(node) if plan.by_podman else "",
     )
+
+
+# the factors of a size's units
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+# from this Linux on, the kernel counts processes for each user namespace
+_COUNTS_PROCESSES = (5, 14)
+
+
+def limits(plan: NodePlan) -> tuple[int, int, int] | None:
+    """Return the limits of the container: bytes, processes, milliseconds; None without any.
+
+    Raise LaunchError for one that this node cannot keep.
+    """
+    memory, pids, time_s = plan.memory_limit, plan.pids_limit, plan.time_limit_s
+    if not (memory or pids or time_s):
+        return None
+    if "pid" not in plan.unshare:
+        raise LaunchError("the plan has limits, but no processes of its own", see="plan-damaged")
+    if pids and os.getuid() == 0:
+        message = "the kernel does not limit the processes of root"
+        raise LaunchError(message, see="limit-not-kept", where="com.ce.pids_limit")
+    release = os.uname().release
+    version = tuple(int(one) for one in release.split("-")[0].split(".")[:2])
+    if pids and version < _COUNTS_PROCESSES:
+        message = f"Linux {release} counts a user's processes on the whole node: it needs 5.14"
+        raise LaunchError(message, see="limit-not-kept", where="com.ce.pids_limit")
+    unit = memory[-1:].lower()
+    size = int(memory.rstrip("kmgtKMGT") or 0) * _UNITS.get(unit, 1)
+    return size, pids, int(time_s * 1000)
 
 
 def _name(node: Mapping[str, str]) -> str:

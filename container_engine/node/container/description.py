@@ -214,6 +214,10 @@ class Parts(Frozen):
     # the limit of what the session and the container may write to memory
     tmpfs_size: str = "50%"
     by_podman: bool = False
+    # its memory in bytes, processes, milliseconds; 0 is no limit. None: nobody looks at them
+    limits: tuple[int, int, int] | None = None
+    # the descriptor of a file for what the guard sees of it, or -1
+    outcome: int = -1
     # Podman's; "" for one that it makes up
     name: str = ""
 

@@ -40,13 +40,18 @@ class GuardDescriptors:
 
     `life` is a socket to the plugin, or -1. `begun` is a guard that has been started before and
     waits for its specification: the socket to it, the pipe for the specification, and the ID of the
-    guard's parent (spank_plugin/guard/main.c).
+    guard's parent (spank_plugin/guard/main.c). `outcome` is the file of `ce run` for what becomes
+    of the container, or -1.
     """
 
     def __init__(
-        self, process: int, life: int = -1, begun: tuple[int, int, int] | None = None
+        self,
+        process: int,
+        life: int = -1,
+        begun: tuple[int, int, int] | None = None,
+        outcome: int = -1,
     ) -> None:
-        self.process, self.life, self.begun = process, life, begun
+        self.process, self.life, self.begun, self.outcome = process, life, begun, outcome
 
 
 def start_guard(
@@ -74,7 +79,7 @@ def start_guard(
     if user_ns >= 0:
         places[protocol.CE_GUARD_USER_NS] = user_ns
     passed = in_order(places)
-    for fd in (*passed, *more):
+    for fd in (*passed, *more, descriptors.outcome):
         if fd >= 0:
             os.set_inheritable(fd, True)
     program = f"{libexec}/ce-guard"
@@ -96,7 +101,9 @@ def start_guard(
     finally:
         theirs.close()
         os.close(spec)
-        os.set_inheritable(descriptors.process, False)
+        for fd in (descriptors.process, descriptors.outcome):
+            if fd >= 0:
+                os.set_inheritable(fd, False)
         # only the guard may hold `life`: the plugin must notice the guard's end at once
         for fd in (descriptors.life, user_ns, *more):
             if fd >= 0:

@@ -57,6 +57,7 @@ def operations(  # all that a container is made of
     overlay: Operation = ("overlay", [*written, paths.at("root"), *roots])
     of_node, of_root = _person(paths, person)
     return [
+        *_limits(container),
         ("session", [container.tmpfs_size, paths.session]),
         # the servers of all files start before the first of them is waited for
         *(("fuse", [paths.server, *pair]) for pair in fuses),
@@ -76,6 +77,16 @@ def operations(  # all that a container is made of
         creation,
         ("container", [paths.at("init.pid"), INIT_NAME, container.begin, *pids]),
     ]
+
+
+def _limits(container: Parts) -> list[Operation]:
+    """Return the operation by which the guard looks at the container, if it is to do so.
+
+    For `ce run --json` it does so without limits if it can tell the container's processes.
+    """
+    is_asked = container.outcome >= 0 and "pid" in container.unshared
+    limits = (0, 0, 0) if container.limits is None and is_asked else container.limits
+    return [] if limits is None else [("limits", [*map(str, (*limits, container.outcome))])]
 
 
 def _each(paths: Paths, container: Parts) -> list[Operation]:

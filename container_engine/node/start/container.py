@@ -211,7 +211,7 @@ class Start:
             self._marks.checks = self._checks.records
             self._marks.mark("host checks")
             self._checks.outside()
-        encoded = encode(self._operations())
+        encoded = encode(self._operations(descriptors.outcome))
         control, reported = self._carry_out(descriptors, encoded)
         user_ns = reported[protocol.CE_REPORTED_USER_NS]
         mount_ns = reported[protocol.CE_REPORTED_MOUNT_NS]
@@ -309,12 +309,12 @@ class Start:
 
         return Repeatable((), None, "")
 
-    def _operations(self) -> list[Operation]:
+    def _operations(self, outcome: int = -1) -> list[Operation]:
         hooks, paths, kept = self.hooks, self._paths, self._kept
         steps = operations(
             paths,
             self._plan.image_paths,
-            self._parts,
+            self._parts.but(outcome=outcome),
             self._given,
             self._person,
             () if hooks is None else hooks.operations(has_rules=self._rules is not None),

@@ -10,7 +10,7 @@ from container_engine.base import reaper
 from container_engine.base.errors import LaunchError, UserError
 from container_engine.node import protocol
 from container_engine.node.container import environment as env
-from container_engine.node.container.checks import parts_of
+from container_engine.node.container.checks import limits, parts_of
 from container_engine.node.container.description import Paths, person_of_process
 from container_engine.node.container.guard import (
     MAX_PACKET,
@@ -33,15 +33,21 @@ if TYPE_CHECKING:
     from container_engine.node.node_plan import NodePlan
 
 
+# must match spank_plugin/common/outcome.h
+_OUTCOME, _OUTCOME_SIZE = "CE_OUTCOME", 3 * 8 + 8 + 240
+
+
 def run_in_container(
     plan: NodePlan,
     argv: Sequence[str],
     libexec: str,
     started: Callable[[], None] = lambda: None,
+    json_file: int = -1,
 ) -> NoReturn:
     """Start the container and become the command in it, with its terminal, signals and exit code.
 
-    Call `started` when the image is mounted and everything is set up. The session ends with this
+    Call `started` when the image is mounted and everything is set up. At the end the command's
+    outcome is written to the descriptor `json_file`, unless that is -1. The session ends with this
     process, and processes that the command has left running are then killed. Raise UserError for a
     plan that needs a job, LaunchError if the container cannot be started, CeError if a program of
     the engine cannot be; the command has not run then.
@@ -55,7 +61,12 @@ def run_in_container(
     # one command, one container
     plan = checked(plan.but(kept=None, for_each=False), libexec)
     this = os.pidfd_open(os.getpid())
-    ready = start(plan, os.environ, GuardDescriptors(this), libexec)
+    environment = {name: value for name, value in os.environ.items() if name != _OUTCOME}
+    outcome = -1
+    if json_file >= 0 or limits(plan) is not None:
+        outcome = memory_file("ce-outcome", bytes(_OUTCOME_SIZE))
+        environment[_OUTCOME] = f"{outcome} {json_file}"
+    ready = start(plan, os.environ, GuardDescriptors(this, outcome=outcome), libexec)
     reaper.start(libexec, "processes", (this, ready.guard, ready.mount_ns))
     ready.go_on()
     started()
@@ -68,7 +79,10 @@ def run_in_container(
     records = memory_file("ce-env", ready.records)
     words = entering(libexec, entered, ready.mount_ns, records, ready.workdir)
     # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
-    programs.become([*words, *argv], os.environ)
+    for fd in (outcome, json_file):
+        if fd >= 0:
+            os.set_inheritable(fd, True)
+    programs.become([*words, *argv], environment)
 
 
 _END = "end"

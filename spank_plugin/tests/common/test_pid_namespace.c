@@ -40,8 +40,9 @@ static pid_t stand(program *run)
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		struct ce_error err = CE_ERROR_INIT;
+		struct ce_container container = CE_CONTAINER_INIT;
 		if (unshare(CLONE_NEWPID) < 0 || test_idle_process(die_with_parent) < 0 ||
-		    ce_enter_pids(&err) < 0)
+		    ce_enter_pids(&container, 1, &err) < 0)
 			_exit(99);
 		run();
 		_exit(0);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "common/outcome.h"
 #include "guard/guard.h"
 #include "guard/guard_ops.h"
 #include "harness.h"
@@ -122,7 +123,9 @@ static ino_t ask(int tasks, pid_t task)
 	CE_AUTO_FD pidfd = ce_pidfd_open(task);
 
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	const int sent[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = pidfd };
+	CE_AUTO_FD outcome = ce_outcome_make();
+	const int sent[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = pidfd,
+			     [CE_ASKED_OUTCOME] = outcome };
 	CHECK_INT(ce_send(tasks, CE_ASK, 1, sent, CE_ASKED_COUNT), 0);
 	close(ends[1]);
 	do {
@@ -240,7 +243,9 @@ TEST("a task whose container cannot be made gets the error, and the others get t
 	ino_t mount_ns = ask(tasks, task);
 	test_file(test_directory(), "second", "", 0644);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	const int sent[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = pidfd };
+	CE_AUTO_FD outcome = ce_outcome_make();
+	const int sent[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = pidfd,
+			     [CE_ASKED_OUTCOME] = outcome };
 	CHECK_INT(ce_send(tasks, CE_ASK, 1, sent, CE_ASKED_COUNT), 0);
 	close(ends[1]);
 	next(ends[0], text, fds);

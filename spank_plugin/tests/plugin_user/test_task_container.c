@@ -23,7 +23,7 @@ static void answer(int tasks, const char *text, size_t count)
 
 	CHECK_INT((int)ce_receive(tasks, 0, &word, 1, fds), 1);
 	CHECK_INT(word, 'J');
-	CHECK(fds[0] >= 0 && fds[1] >= 0 && fds[2] < 0);
+	CHECK(fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0 && fds[3] < 0);
 	CHECK_INT(ce_send(fds[0], "Nof hooks", 9, NULL, 0), 0);
 	for (size_t i = 0; i < count && i < NAMESPACES; i++)
 		sent[i] = open("/", O_PATH | O_CLOEXEC);

@@ -49,6 +49,7 @@ ELSEWHERE = {
     "container-save": (NODE, "tests/slurm/test_save.py"),
     "entrypoint-ended": (NODE, "tests/integration/test_start.py"),
     "startup-failed": (NODE, OF_NODES),
+    "container-limit": (NODE, "tests/slurm/test_limits.py"),
     "pyxis-too": (SRUN, "tests/slurm/test_container_options.py"),
     "environment-twice": (SRUN, "tests/slurm/test_nested_slurm.py"),
     "container-of-slurm": (SRUN, "tests/slurm/test_bad_input.py"),

@@ -144,11 +144,12 @@ def test_the_bench_asks_as_tasks_do() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         worker._ask(ours, _named("task")).close()
-        data, fds, _flags, _address = socket.recv_fds(theirs, 10, 3)
+        data, fds, _flags, _address = socket.recv_fds(theirs, 10, 4)
     assert data == bytes([C["CE_ASK"]])
     assert len(fds) == C["CE_ASKED_COUNT"]
     assert _name(fds[C["CE_ASKED_TASK"]]) == "task"
-    os.close(fds[C["CE_ASKED_ANSWER"]])
+    for fd in (fds[C["CE_ASKED_ANSWER"]], fds[C["CE_ASKED_OUTCOME"]]):
+        os.close(fd)
 
 
 def test_the_bench_starts_the_launcher_as_the_plugin_does(tmp_path: Path) -> None:

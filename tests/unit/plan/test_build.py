@@ -1,6 +1,8 @@
 """A plan's content for an EDF, an image and a site."""
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -201,6 +203,9 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "allowed_devices": ("*",),
         "root_remap": True,
         "unshare": ("ipc",),
+        "memory_limit": "",
+        "pids_limit": 0,
+        "time_limit_s": 0,
         "scope": "step",
         "start": "crun",
         "stage": "memory",
@@ -208,6 +213,23 @@ def test_the_sites_settings_travel_with_the_plan() -> None:
         "secret_variables": ("SITE*",),
         "batch_script": "inside",
     }
+
+
+@pytest.mark.parametrize(
+    ("limits", "own"),
+    [
+        ({"time_limit_s": 5}, ("uts", "pid")),
+        ({"pids_limit": 5}, ("uts", "pid")),
+        ({"memory_limit": "5g"}, ("ipc", "uts", "pid")),
+    ],
+)
+def test_a_limited_container_has_the_namespaces_that_its_limits_need(
+    limits: Mapping[str, Any], own: tuple[str, ...]
+) -> None:
+    made = plan(edf(), site=SiteConfig(unshare=("uts",), **limits))
+    assert made.settings.unshare == own
+    # an engine that knows no limits refuses it
+    assert made.version == 2
 
 
 def test_a_plan_survives_its_json() -> None:

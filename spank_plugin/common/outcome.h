@@ -1,0 +1,49 @@
+/*
+ * The outcome of a container with limits, and of the command of `ce run --json`: a memory file that the guard
+ * of the container and the process beside the command share (join.h). The guard writes all but `failed`.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* of ce-enter, set by `ce run`: the descriptors of that file and of the file for JSON, each -1 for none */
+#define CE_OUTCOME "CE_OUTCOME"
+
+struct ce_outcome {
+	uint64_t is_watched; /* whether the guard looks at the container's memory and processes */
+	uint64_t peak;	     /* the most memory that it has seen, in bytes */
+	uint64_t failed;     /* the command could not be executed */
+	char limit[8];	     /* "memory", "pids" or "time", once that is reached */
+	char text[240];	     /* the same in a sentence */
+};
+
+/* how the sentence begins for a limit that ends the container */
+#define CE_CAUSE_LIMIT "the container was ended: "
+
+/* Return whether a cause of a container's end is a limit. */
+static inline int ce_is_limit(const char *cause)
+{
+	return strncmp(cause, CE_CAUSE_LIMIT, sizeof CE_CAUSE_LIMIT - 1) == 0;
+}
+
+/* Make the file. Return its descriptor, or -1 with errno. */
+int ce_outcome_make(void);
+
+/* Read the file; all is 0 if that fails, or if there is none (-1). */
+void ce_outcome_read(int file, struct ce_outcome *outcome);
+
+/* Note in the file, if there is one, that the command could not be executed. */
+void ce_outcome_failed(int file);
+
+/* The end of a command: the status of waitpid, the time that it took, the memory of its largest process. */
+struct ce_ending {
+	int status;
+	int64_t took_ms;
+	uint64_t largest;
+};
+
+/* Print which limit was reached, if any, with the name of a task's node (else NULL), and write the JSON of
+ * `ce run --json` (container_engine/printing/json_models.py) to the descriptor `json` unless that is -1. */
+void ce_outcome_report(int file, int json, const char *node, const struct ce_ending *ending);

@@ -1,0 +1,232 @@
+"""Limits of the container of `ce run`, and the JSON of what became of its command."""
+
+import json
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from container_engine.printing.json_models import Outcome
+from tests.integration.engine import Completed, Engine
+
+_MEMORY = '[annotations.com.ce]\nmemory_limit = "200m"'
+_TAKE = "import time; x = b'x' * (400 << 20); time.sleep(60)"
+_SEES = "ce: see: ce help container-limit"
+
+
+def _run(engine: Engine, limits: str, *command: str) -> tuple[Completed, dict[str, Any]]:
+    """Run a command in an image with Python; return what it did and its JSON."""
+    file = engine.scratch / f"{os.urandom(4).hex()}.json"
+    edf = engine.edf(f"writable = true\n{limits}", "demo")
+    ce, _run, name, *rest = engine.argv(edf, *command)
+    with engine.popen([ce, "run", "--json", str(file), name, *rest]) as process:
+        out, err = process.communicate(timeout=100)
+    done = Completed(process.args, process.returncode, out, err)
+    document: dict[str, Any] = json.loads(file.read_text())
+    assert document.pop("version") == 1
+    return done, document
+
+
+def _is_ended(done: Completed, document: dict[str, Any], limit: str, words: str) -> None:
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    line, hint, see = done.stderr.splitlines()[-3:]
+    assert line.startswith("ce: error: the container was ended: it "), line
+    assert words in line
+    assert hint.startswith("ce: hint: ")
+    assert see == _SEES
+    expected = {"started": True, "exit_code": 137, "signal": 9, "limit": limit, "error": None}
+    assert {key: document[key] for key in expected} == expected
+
+
+# ---- memory ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f'exec python3 -c "{_TAKE}"',
+        f'python3 -c "{_TAKE}" & wait',
+        # a daemon, in a session of its own
+        f'(setsid sh -c "python3 -c \\"{_TAKE}\\" &" &) </dev/null >/dev/null 2>&1; sleep 60',
+        "head -c 400M /dev/zero >/file; sleep 60",
+        "head -c 400M /dev/zero >/dev/shm/file; sleep 60",
+        # without a name
+        "exec 3>/file; rm /file; head -c 400M /dev/zero >&3; sleep 60",
+        # shared between processes
+        "exec python3 -c \"import mmap, time; x = mmap.mmap(-1, 400 << 20); x.write(b'x' * "
+        '(150 << 20)); x.write(x[: 150 << 20]); time.sleep(60)"',
+        # several processes, each of which has less
+        "for one in 1 2 3; do python3 -c \"import time; x = b'x' * (90 << 20); time.sleep(60)\" & "
+        "done; wait",
+    ],
+)
+def test_memory_of_any_kind_ends_the_container(engine: Engine, script: str) -> None:
+    begun = time.monotonic()
+    done, document = _run(engine, _MEMORY, "bash", "-c", script)
+    _is_ended(done, document, "memory", "more than the 200 MiB of com.ce.memory_limit")
+    assert document["peak_memory"] > 200 << 20
+    assert time.monotonic() - begun < 50
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        # processes that share what one of them has written
+        "import os, time\nx = b'x' * (100 << 20)\nfor _ in range(4):\n"
+        "    if os.fork() == 0: time.sleep(3); os._exit(0)\ntime.sleep(4)",
+        # a file that is read: the kernel can forget its pages
+        "import mmap, time\nf = open('/big'); m = mmap.mmap(f.fileno(), 0, access=1)\n"
+        "n = sum(m[i] for i in range(0, len(m), 4096)); time.sleep(2)",
+    ],
+    ids=["shared", "read"],
+)
+def test_memory_that_costs_nothing_more_does_not_count(engine: Engine, script: str) -> None:
+    big = engine.scratch / "big"
+    with big.open("wb") as file:
+        file.truncate(400 << 20)
+    big.chmod(0o644)
+    mounts = f'mounts = ["{big}:/big:ro"]\n'
+    done, document = _run(engine, f"{mounts}{_MEMORY}", "python3", "-c", script)
+    assert (done.returncode, done.stderr, document["limit"]) == (0, "", None)
+
+
+# ---- processes -------------------------------------------------------------------------------
+
+
+def test_no_more_processes_than_the_limit_can_be_started(engine: Engine) -> None:
+    script = (
+        "import os, threading, time\n"
+        "count = 1\n"
+        "try:\n"
+        "    while count < 99:\n"
+        "        if os.fork() == 0: time.sleep(20); os._exit(0)\n"
+        "        count += 1\n"
+        "except BlockingIOError: print(count, flush=True); time.sleep(1)"
+    )
+    limits = "[annotations.com.ce]\npids_limit = 20"
+    done, document = _run(engine, limits, "python3", "-c", script)
+    assert (done.returncode, done.stdout) == (0, "20\n")
+    assert done.stderr == (
+        "ce: warning: the container had 20 processes and threads, which is all that "
+        "com.ce.pids_limit allows: further ones were refused\n"
+    )
+    assert (document["limit"], document["exit_code"]) == ("pids", 0)
+
+
+def test_a_fork_bomb_ends_with_the_time_and_takes_nothing_from_others(engine: Engine) -> None:
+    limits = "[annotations.com.ce]\npids_limit = 30\ntime_limit_s = 4"
+    with engine.start(engine.edf(limits, "demo"), "bash", "-c", "f() { f | f & f; }; f") as bomb:
+        time.sleep(2)
+        other = engine.run(engine.edf(limits, "demo"), "bash", "-c", "sleep 0.1 & wait; echo fine")
+        assert (other.stdout, other.returncode) == ("fine\n", 0)
+        _out, err = bomb.communicate(timeout=60)
+    assert "longer than the 4 s of com.ce.time_limit_s" in err
+    assert bomb.returncode == -signal.SIGKILL
+
+
+# ---- time ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "trap '' TERM INT HUP; while :; do sleep 1; done",
+        "kill -STOP $$",
+        "kill -STOP -1; sleep 60",
+        "(setsid sleep 4711 &) </dev/null >/dev/null 2>&1; exec sleep 60",
+        # what the container can see of the engine
+        "kill -STOP 1; kill -KILL 1; exec sleep 60",
+    ],
+)
+def test_time_ends_whatever_a_command_does(engine: Engine, script: str) -> None:
+    begun = time.monotonic()
+    limits = "[annotations.com.ce]\ntime_limit_s = 2"
+    done, document = _run(engine, limits, "bash", "-c", script)
+    _is_ended(done, document, "time", "longer than the 2 s of com.ce.time_limit_s")
+    assert 1.9 < document["seconds"] < 10
+    assert time.monotonic() - begun < 30
+
+
+def test_a_command_within_its_limits_ends_as_ever(engine: Engine) -> None:
+    limits = f"{_MEMORY}\npids_limit = 50\ntime_limit_s = 50"
+    done, document = _run(engine, limits, "sh", "-c", "cat; echo error >&2; exit 3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "error\n")
+    assert document["seconds"] < 40
+    assert 0 < document["peak_memory"] < 100 << 20
+    rest = {key: document[key] for key in ("started", "exit_code", "signal", "limit", "error")}
+    assert rest == {
+        "started": True,
+        "exit_code": 3,
+        "signal": None,
+        "limit": None,
+        "error": None,
+    }
+
+
+def test_limits_cannot_be_raised_inside(engine: Engine) -> None:
+    script = (
+        "import resource as r; n, most = r.getrlimit(r.RLIMIT_NPROC); print(most)\n"
+        "for pid in (0, 1):\n"
+        "    try: r.prlimit(pid, r.RLIMIT_NPROC, (99, 99)); print('raised')\n"
+        "    except (PermissionError, ValueError): print('refused')"
+    )
+    for root in ("false", "true"):
+        limits = f"[annotations.com.ce]\npids_limit = 20\nroot_remap = {root}"
+        done, _document = _run(engine, limits, "python3", "-c", script)
+        assert done.stdout == "22\nrefused\nrefused\n", (root, done.stderr)
+
+
+# ---- JSON ------------------------------------------------------------------------------------
+
+
+def test_the_json_says_what_a_shell_says(engine: Engine) -> None:
+    for script, code, number, started in (
+        ("exit 4", 4, None, True),
+        ("kill -SEGV $$", 139, 11, True),
+    ):
+        _done, document = _run(engine, "", "sh", "-c", script)
+        found = [document[key] for key in ("exit_code", "signal", "started", "peak_memory")]
+        assert found == [code, number, started, None]
+    _done, document = _run(engine, "", "no-such-command")
+    assert (document["exit_code"], document["started"]) == (127, False)
+
+
+def test_the_json_says_why_there_is_no_container(engine: Engine) -> None:
+    file = engine.scratch / "outcome.json"
+    ce, _run, *_rest = engine.argv(engine.edf())
+    with engine.popen([ce, "run", "--json", str(file), "no-such-name", "--", "true"]) as process:
+        _out, err = process.communicate(timeout=60)
+    assert process.returncode == 125
+    document = json.loads(file.read_text())
+    assert (document["started"], document["exit_code"]) == (False, 125)
+    assert f"ce: error: {document['error']}\n" in err
+
+
+@pytest.mark.parametrize("file", ["-", "/no/such/directory/x"])
+def test_a_file_that_cannot_be_written_is_refused_first(engine: Engine, file: str) -> None:
+    ce, _run, *rest = engine.argv(engine.edf(), "echo", "ran")
+    with engine.popen([ce, "run", "--json", file, *rest]) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (125, "")
+    assert "--json" in err
+
+
+def test_a_signal_from_outside_reaches_a_command_with_json(engine: Engine) -> None:
+    file = engine.scratch / "outcome.json"
+    script = 'trap "echo heard; exit 5" USR1; echo ready; while :; do sleep 0.1; done'
+    ce, _run, *rest = engine.argv(engine.edf(), "sh", "-c", script)
+    with engine.popen([ce, "run", "--json", str(file), *rest]) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.read() == "heard\n"
+    assert process.returncode == 5
+    assert json.loads(file.read_text())["exit_code"] == 5
+
+
+def test_the_document_is_that_of_the_schema(engine: Engine) -> None:
+    for limits in ("", "[annotations.com.ce]\ntime_limit_s = 1"):
+        _done, document = _run(engine, limits, "sleep", "2")
+        Outcome.model_validate(document)
