@@ -226,7 +226,7 @@ SETTINGS = {
     "start_timeout_s": _Setting(_seconds, "a number of seconds"),
     "time_limit_s": _Setting(_time, "a number of seconds, or 0 for no limit"),
     "tmpfs_size": _Setting(_size, "a size such as 16g or 50%"),
-    "unshare": _Setting(_namespaces, "net, ipc, uts and pid, with commas between them"),
+    "unshare": _Setting(_namespaces, "net, ipc, uts, pid and sys, with commas between them"),
 }
 # settings that need a container with processes of its own
 LIMITS = ("memory_limit", "pids_limit", "time_limit_s")

@@ -29,7 +29,7 @@ Overridable: TypeAlias = Literal[
     "tmpfs_size",
     "unshare",
 ]
-Namespace: TypeAlias = Literal["net", "ipc", "uts", "pid"]
+Namespace: TypeAlias = Literal["net", "ipc", "uts", "pid", "sys"]  # or an empty /sys
 # a path, or a CDI name
 DEVICE = r"^(/[^:]*|[^/=]+/[^/=]+=.+)$"
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -436,7 +436,7 @@ class SiteConfig(Written):
         about(
             "namespaces of its own that each container has: of the network (without any "
             "interface but lo), of IPC (shared memory, message queues), of the host name, of "
-            "processes",
+            "processes; with sys, /sys is empty",
             examples=[["ipc"]],
         ),
     ] = ()

@@ -135,6 +135,18 @@ def compare(engine: Engine, edf: Path) -> dict[str, Any]:
     return crun
 
 
+def test_sys_is_empty_if_that_is_wanted(engine: Engine) -> None:
+    for unshared in ("sys", "net,sys"):
+        seen = compare(engine, engine.edf(f'annotations.com.ce.unshare = "{unshared}"\n'))
+        assert seen["network"] == []
+        assert (
+            engine.output(
+                engine.edf(f'annotations.com.ce.unshare = "{unshared}"\n'), "ls", "-A", "/sys"
+            )
+            == ""
+        )
+
+
 def test_limits_are_the_same_in_both_ways(engine: Engine) -> None:
     text = "annotations.com.ce.pids_limit = 20\nannotations.com.ce.time_limit_s = 300\n"
     seen = compare(engine, engine.edf(text))

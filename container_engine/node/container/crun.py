@@ -157,8 +157,13 @@ def _mounts(paths: Paths, container: Parts) -> list[Mount]:
 
 
 def _system(container: Parts) -> list[Mount]:
-    """Return the mounts of /sys: the node's, or one that shows the container's own network."""
+    """Return the mounts of /sys: the node's, or one that shows the container's own network.
+
+    An empty one is among system_mounts.
+    """
     flags = ("nosuid", "noexec", "nodev", "ro")
+    if "sys" in container.unshared:
+        return []
     if "net" not in container.unshared:
         return [_bind("/sys", "rprivate", *flags)]
     return [

@@ -204,7 +204,7 @@ class Parts(Frozen):
     annotations: Mapping[str, str]
     # definitions as in oci-hooks(5), of hooks that apply, in the order in which they run
     oci_hooks: Sequence[HookFile] = ()
-    # "net", "ipc", "uts", "pid": namespaces of its own
+    # "net", "ipc", "uts", "pid": namespaces of its own; "sys": an empty /sys
     unshared: Sequence[str] = ()
     # paths at which tasks expect a directory: HOME, the image's WORKDIR
     directories: Sequence[str] = ()
@@ -238,11 +238,13 @@ def _is_prepared(container: Parts) -> bool:
 
 
 def system_mounts(paths: Paths, container: Parts) -> list[NodeMount]:
-    """Return mounts of terminals, the init, and the host's /proc unless PIDs are unshared."""
+    """Return mounts of terminals, the init, and of /proc and /sys where they are not the usual."""
     entry = NodeMount("bind", paths.init, _ENTRY_PATH, ("ro",))
+    empty = NodeMount("tmpfs", "tmpfs", "/sys", ("ro", "noexec"))
     host = NodeMount("bind", paths.at("proc"), "/proc", ("rslave",))
     return [
         *([] if "pid" in container.unshared else [host]),
+        *([empty] if "sys" in container.unshared else []),
         NodeMount("bind", "/dev/pts", "/dev/pts", ("rslave",)),
         NodeMount("bind", paths.init, INIT_PATH, ("ro",)),
         *([entry] if _is_prepared(container) else []),

@@ -284,7 +284,8 @@ def _compare(running: Running, plan: NodePlan) -> None:
     wanted = running.wanted
     running.records.check_image(_image_of(plan))
     running.records.check_files(running.images)
-    shared = [name for name in plan.unshare if name not in running.unshared]
+    # "sys" is no namespace: a container that shows the node's is warned of below
+    shared = [name for name in _KINDS if name in plan.unshare and name not in running.unshared]
     if wanted["mode"] == "no_exec":
         if not running.shares_files:
             reason = "the step that started it is over, and another one still runs in it"

@@ -410,7 +410,11 @@ def _network_shown(container: Parts, mounted: int) -> tuple[str, ...]:
     The kernel refuses a new sysfs where the node's is covered in part, and crun then takes the
     node's. `mounted` is the descriptor of the mountinfo of the container's first process.
     """
-    if "net" not in container.unshared or any(m.target == "/sys" for m in container.mounts):
+    if (
+        "net" not in container.unshared
+        or "sys" in container.unshared
+        or any(m.target == "/sys" for m in container.mounts)
+    ):
         return ()
     from container_engine.base.mounts import mounts
 
