@@ -15,6 +15,7 @@ from container_engine.tools.doctor import installation
 
 ROOT = Path(__file__).parents[2]
 PREFIX = "opt/container-engine"
+LINE, SITES = "container-engine.conf", ("#", "the", "site's")
 PAGE = ROOT / "docs/howto/python-api.md"
 # Make a mount namespace in which the unpacked package is in its prefix.
 INSTALLED = 'mkdir -p "/$1" && mount --bind "$0/$1" "/$1" && shift && exec "$@"'
@@ -117,6 +118,56 @@ def test_ce_doctor_and_the_page_on_installing_know_every_program(unpacked: Path)
     page = (ROOT / "docs/admin/install.md").read_text(encoding="utf-8")
     said = page.partition("PREFIX/libexec/container-engine/ ")[2].partition("PREFIX/")[0]
     assert {word.strip("/") for word in re.findall(r"[\w/-]+", said)} == set(programs)
+
+
+# A package with the names that the RPM requires, as no package of this machine is an RPM. The
+# programs are the machine's, seen through an overlay in which the RPM's files can be written.
+_NEEDS = """\
+Name: needs
+Version: 1
+Release: 1
+Summary: names
+License: none
+BuildArch: noarch
+%description
+names
+%files
+"""
+_IN_A_ROOT = """\
+set -e
+cd "$0"
+mkdir -p root/usr root/etc/slurm root/var/lib root/tmp root/proc root/dev upper work
+for name in bin sbin lib lib64; do ln -s usr/$name root/$name; done
+mount -t overlay -o lowerdir=/usr,upperdir=upper,workdir=work overlay root/usr
+mount -t proc proc root/proc
+touch root/dev/null && mount --bind /dev/null root/dev/null
+rpm --root "$PWD/root" --install needs/noarch/*.rpm "$1"
+line=root/etc/slurm/plugstack.conf.d/container-engine.conf
+echo "installed: $(cat $line)"
+chroot root /usr/bin/ce --version
+echo "# the site's" >> $line
+rpm --root "$PWD/root" --erase container-engine
+echo "left: $(ls root/etc/slurm/plugstack.conf.d root/opt)"
+tail -n 1 $line.rpmsave
+"""
+
+
+def test_the_rpm_is_installed_and_removed_by_rpm_itself(rpm: Path, tmp_path: Path) -> None:
+    """Its requirements have to be met by name, and its script keeps the plugin's line."""
+    needs = [line for line in query(rpm, "--requires") if not line.startswith("rpmlib(")]
+    provided = [f"Provides: {name.replace('>=', '=')}" for name in needs]
+    (tmp_path / "needs.spec").write_text("\n".join((*_NEEDS.splitlines()[:6], *provided, "")))
+    with (tmp_path / "needs.spec").open("a") as file:
+        file.write("\n".join((*_NEEDS.splitlines()[6:], "")))
+    database = f"_dbpath {tmp_path}/database"
+    build = ("rpmbuild", "-bb", "--define", f"_rpmdir {tmp_path}/needs", "--define", database)
+    run(*build, "--define", f"_topdir {tmp_path}", str(tmp_path / "needs.spec"))
+    shell = ("unshare", "--mount", "sh", "-c", _IN_A_ROOT)
+    said = run(*shell, str(tmp_path), str(rpm))
+    assert f"\nrequired /{PREFIX}/lib/slurm/container_engine.so prefix=/{PREFIX}" in said
+    assert "\nce " in said
+    left = said.partition("left: ")[2].split()
+    assert left == ["root/etc/slurm/plugstack.conf.d:", f"{LINE}.rpmsave", "root/opt:", *SITES]
 
 
 def test_users_who_have_the_programs_on_their_path_keep_their_own_python(unpacked: Path) -> None:
