@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import pytest
 
 from tests import sif
 from tests.launchers.tools import installed, vetnode_suite
-from tests.launchers.user import PROGRAMS, SAY, tasks, two_nodes
+from tests.launchers.user import PAGES, PROGRAMS, SAY, tasks, two_nodes
 
 if TYPE_CHECKING:
     from tests.launchers.user import User
@@ -267,3 +268,27 @@ def test_a_pod_fits_the_schema_of_kubernetes(tmp_path: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert "passed for resource pod/train" in done.stdout + done.stderr
     assert done.returncode == 0
+
+
+def test_mini_swe_agent_runs_its_commands_in_a_sandbox(user: User) -> None:
+    user.from_page("ce_agent.py", "agents.md")
+    edf = user.directory / "agent.toml"
+    text = (PAGES / "agents.md").read_text()
+    [page] = re.findall(r"^```toml\n(# ~/.edf/agent.toml\n.*?)^```$", text, re.M | re.S)
+    page = re.sub(r"^image = .*$", f'image = "{user.image}"', page, flags=re.M)
+    edf.write_text(page.replace('memory_limit = "2g"', 'memory_limit = "300m"'))
+    out = user.python("mini-swe-agent", "agent_job.py", str(edf), env={"SECRET": "x"})
+    [line] = re.findall(r"^RESULT (.*)$", out, re.M)
+    found = json.loads(line)
+    assert found["result"] == {"exit_status": "Submitted", "submission": "done\n\n"}, found
+    made, sandbox, late, large, again = found["seen"]
+    assert (made["raw_output"].split(), made["returncode"]) == (["/work"], 0)
+    *seen, denied = sandbox["raw_output"].strip().splitlines()
+    assert seen == ["kept", "ls: cannot access '/sys/class/net': No such file or directory", "0"]
+    assert "Read-only file system" in denied
+    assert late["returncode"] == 124
+    # the limit ended the container; the next command has a new one
+    assert large["returncode"] == 137
+    assert "'limit': 'memory'" in large["exception_info"]
+    assert "more than the 300 MiB of com.ce.memory_limit" in large["raw_output"]
+    assert "No such file" in again["raw_output"]

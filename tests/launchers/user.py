@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.slurm.cluster import Cluster
 
 PROGRAMS = Path(__file__).parent / "programs"
-PAGE = Path(__file__).parents[2] / "docs/howto/python-api.md"
+PAGES = Path(__file__).parents[2] / "docs/howto"
 # What each task prints: its number, its node, its container's system.
 _REPORT = re.compile(r"task (\d+) on (n\d+) in (\S+)")
 # What a task prints where it needs no Python.
@@ -51,9 +51,10 @@ class User:
         path.chmod(0o644)
         return str(path)
 
-    def from_page(self, file: str) -> None:
-        """Put a file of the page on the engine's API into the directory."""
-        [text] = re.findall(rf"^```python\n# {file}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    def from_page(self, file: str, page: str = "python-api.md") -> None:
+        """Put a file of a page, that on the engine's API, into the directory."""
+        text = (PAGES / page).read_text()
+        [text] = re.findall(rf"^```python\n# {file}\n(.*?)^```$", text, re.M | re.S)
         (self.directory / file).write_text(text)
 
     def with_engine(self, env: Mapping[str, str]) -> dict[str, str]:

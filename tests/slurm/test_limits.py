@@ -1,5 +1,8 @@
 """Limits of containers in steps: of each task, and of all tasks of a node."""
 
+import json
+import os
+
 import pytest
 
 from tests.slurm.cluster import Cluster, Completed, causes
@@ -111,3 +114,39 @@ def test_a_container_of_a_job_has_no_limits(cluster: Cluster) -> None:
     assert (done.stdout, done.returncode) == ("", 125)
     assert "no limit can be kept for a container that lives with its job" in causes(done)[0]
     assert done.stderr.splitlines()[-1] == "ce: see: ce help limit-not-kept"
+
+
+def test_of_many_containers_at_once_those_beyond_a_limit_end_alone(cluster: Cluster) -> None:
+    edf = cluster.edf(
+        f'[annotations]\n{_TASKS}"com.ce.pids_limit" = 20\n"com.ce.time_limit_s" = 15\n'
+        '"com.ce.unshare" = "net,ipc,uts,pid,sys"\n',
+        image="demo",
+    )
+    script = (
+        "[ $((SLURM_PROCID % 8)) != 7 ] || exec sleep 300;"
+        " echo $SLURM_PROCID $(ls -A /sys | wc -l) $(tail -n +3 /proc/net/dev | wc -l)"
+    )
+    argv = ("-wn1", "-n32", "-O", "-K0", f"--environment={edf}", "sh", "-c", script)
+    done = cluster.srun(*argv)
+    fine = [number for number in range(32) if number % 8 != 7]
+    seen = sorted(tuple(map(int, line.split())) for line in done.stdout.splitlines())
+    assert seen == [(number, 0, 1) for number in fine], done.stderr
+    assert len(causes(done)) == 4
+
+
+def test_many_commands_at_once_have_containers_and_limits_of_their_own(cluster: Cluster) -> None:
+    limits = '"com.ce.pids_limit" = 20\n"com.ce.time_limit_s" = 60\n'
+    edf = cluster.edf(f'[annotations]\n{limits}"com.ce.unshare" = "net,sys"\n', image="demo")
+    ce = cluster.prefix / "bin/ce"
+    place = cluster.scratch / f"many-{os.urandom(4).hex()}"
+    place.mkdir()
+    place.chmod(0o777)
+    script = (
+        f'for n in $(seq 24); do {ce} run --json {place}/$n {edf} -- sh -c "echo $n; exit $n" & '
+        "done; wait"
+    )
+    done = cluster.run(["sh", "-c", script], timeout=300)
+    assert sorted(map(int, done.stdout.split())) == list(range(1, 25)), done.stderr
+    assert done.stderr == ""
+    codes = {path.name: json.loads(path.read_text())["exit_code"] for path in place.iterdir()}
+    assert codes == {str(number): number for number in range(1, 25)}
