@@ -45,6 +45,14 @@ def unusable(directory: str, error: OSError) -> UserError:
     return UserError(reason(error), see=see, name=where)
 
 
+def without_room(directory: str, error: OSError) -> UserError | None:
+    """Return the user's form of an error if a temporary directory has no room, else None."""
+    if error.errno not in FULL:
+        return None
+    hint = "TMPDIR=DIR names a directory with more room"
+    return UserError(reason(error), hint, "store-full", name=directory)
+
+
 def refuse_full(path: str, error: OSError) -> None:
     """Raise UserError if `error` says that there is no room for `path`, which is not of a store."""
     if error.errno in FULL:

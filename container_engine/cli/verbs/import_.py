@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.cli.command_line.options import add_arch
-from container_engine.images import free_space
+from container_engine.images.free_space import without_room
 from container_engine.images.importing.adopt import to_file
 from container_engine.images.importing.archives import Archives, located
 from container_engine.images.listener import Quiet
@@ -157,10 +157,8 @@ def _ready(
         try:
             ready = Archives(work, arch, context.tools_env, budget, listener).ready(image)
         except OSError as error:
-            is_full = error.errno in free_space.FULL
-            hint = "TMPDIR=DIR names a directory with more room" if is_full else None
-            see, name = ("store-full", work) if is_full else ("image-format", image.name)
-            raise UserError(process.reason(error), hint, see, name=name) from None
+            damaged = UserError(process.reason(error), see="image-format", name=image.name)
+            raise without_room(work, error) or damaged from None
         yield ready
 
 

@@ -16,7 +16,7 @@ from container_engine.build.layout import Base, write_layout
 from container_engine.cli.command_line.options import add_arch
 from container_engine.images import image_files, squashfs
 from container_engine.images.fetch.registry import check_platform
-from container_engine.images.free_space import FULL
+from container_engine.images.free_space import without_room
 from container_engine.images.reference import (
     LOCAL_REGISTRY,
     FileImage,
@@ -162,10 +162,8 @@ def _pushed(
             error.hint = error.hint or (_ASK_THERE if has_answered else _ELSEWHERE)
         raise
     except OSError as error:
-        is_full = error.errno in FULL
-        hint = "TMPDIR=DIR names a directory with more room" if is_full else None
-        see = "store-full" if is_full else "store-unusable"
-        raise UserError(reason(error), hint, see, name=place) from None
+        failed = UserError(reason(error), see="store-unusable", name=place)
+        raise without_room(place, error) or failed from None
     took = time.monotonic() - began
     progress.say(f"{target.tagged}: pushed, {size_text(total)} in {took:.1f} s")
     return digest
