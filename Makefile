@@ -295,8 +295,8 @@ vm-down: ## stop them and forget what is on their disks
 bundle: packages $(VENV)/.build ## build an archive that works wherever it is unpacked, with its own Python and crun, in build/
 	@packaging/bundle
 
-gpu-bundle: sandbox-engine ## an archive for a machine with NVIDIA's GPUs, in build/: unpack it there and start ce-gpu/run
-	@tests/gpu/bundle $(CE_SANDBOX_DIR)/prefix build/ce-gpu-$$(uname -m).tar.gz
+gpu-bundle: bundle ## an archive for a machine with NVIDIA's GPUs, in build/: unpack it there and start ce-gpu/run
+	@tests/gpu/bundle build/container-engine-*-$$(uname -m).tar.xz build/ce-gpu-$$(uname -m).tar.gz
 
 deb: ## build a Debian package for this release, in build/
 	@packaging/deb

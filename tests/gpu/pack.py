@@ -96,7 +96,7 @@ def pack(python: str, image: Path) -> None:
 def pack_small(image: Path) -> None:
     with tempfile.TemporaryDirectory(dir=STATE) as root:
         for name in ("small", "site"):
-            more = ["--exclude=slurm-wlm", f"--exclude={PREFIX[1:]}"] if name == "site" else []
+            more = ["--exclude=slurm-wlm"] if name == "site" else []
             argv = ["tar", "-C", root, "--no-same-owner", *more, "-xJf", f"{HERE}/{name}.tar.xz"]
             subprocess.run(argv, check=True)
         squash(root, image, "-Xcompression-level", "1", "-all-root")

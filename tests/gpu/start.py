@@ -304,7 +304,8 @@ def versions() -> str:
 
     torch = first(facts()["python"], "-c", pack.VERSION)
     engine = first(f"{PREFIX}/bin/ce", "--version")
-    return "; ".join((first("slurmd", "-V"), first("crun", "--version"), engine, torch))
+    crun = first(f"{PREFIX}/libexec/container-engine/programs/crun", "--version")
+    return "; ".join((first("slurmd", "-V"), crun, engine, torch))
 
 
 def prepare() -> None:

@@ -22,7 +22,9 @@ def unpacked(prepared: Path) -> Iterator[Path]:
     """Yield a directory of the user's into which the archive of `make gpu-bundle` is unpacked."""
     directory = Path(tempfile.mkdtemp(prefix="test-gpu-", dir=prepared / "cache"))
     os.environ["CE_GPU_LEVEL"] = "0"
-    archive = run(GPU / "bundle", prepared / "prefix", directory / "ce-gpu.tar").strip()
+    engine = run(ROOT / "packaging/bundle", directory).strip()
+    archive = run(GPU / "bundle", engine, directory / "ce-gpu.tar").strip()
+    os.unlink(engine)
     del os.environ["CE_GPU_LEVEL"]
     run("tar", "-C", directory, "-xf", archive)
     os.unlink(archive)
