@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import signal
@@ -17,7 +18,7 @@ from container_engine.base.text_layout import wrap_lines
 from container_engine.cli.command_line.parser import PROBLEM, build
 from container_engine.cli.command_line.verb_table import overview, verb_in
 from container_engine.images.listener import Listener
-from container_engine.printing import messages, output
+from container_engine.printing import interrupts, messages, output
 from container_engine.submit import context
 
 # to ask all packages for plugins takes pydantic a tenth of its import, and none has a say here;
@@ -28,8 +29,12 @@ Execute: TypeAlias = Callable[[argparse.Namespace, context.Context], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code. Raise no exception except SystemExit."""
-    with messages.interruptible():
+    """Run a command line and return its exit code.
+
+    Raise no exception except SystemExit, and KeyboardInterrupt for `arguments`, whose caller has
+    something to tidy up.
+    """
+    with interrupts.interruptible() if arguments is None else contextlib.nullcontext():
         return _run(arguments)
 
 
@@ -51,14 +56,15 @@ def _run(arguments: Sequence[str] | None) -> int:
         parsed = build([verb] if verb else []).parse_args(words)
         failure = parsed.failure
         execute: Execute = parsed.execute
-        _tidy_up_at_the_end()
         known = context.of_this_process(parsed.site)
         return execute(parsed, known._replace(listener=_listener))
     except CeError as error:
+        interrupts.raise_again()
         messages.say(messages.of_error(error))
     except BrokenPipeError:
-        messages.die_of(signal.SIGPIPE)
+        interrupts.die_of(signal.SIGPIPE)
     except Exception as error:  # noqa: BLE001 - users must not have to read a traceback
+        interrupts.raise_again()
         _report_mistake(error)
     return failure
 
@@ -67,23 +73,6 @@ def _listener() -> Listener:
     from container_engine.printing.messages import listener
 
     return listener()
-
-
-class _SignalledError(KeyboardInterrupt):
-    """A signal that ends programs, handled like Ctrl-C so that unfinished work is cleaned up."""
-
-    def __init__(self, number: signal.Signals) -> None:
-        super().__init__()
-        self.number = number
-
-
-def _tidy_up_at_the_end() -> None:
-    def end(number: int, _frame: object) -> None:
-        raise _SignalledError(signal.Signals(number))
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
-            signal.signal(number, end)
 
 
 def _report_mistake(error: Exception) -> None:

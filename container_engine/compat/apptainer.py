@@ -28,7 +28,7 @@ from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.images import squashfs
 from container_engine.images.resolve import configuration
 from container_engine.node.node_plan import NodePlan, read_plan
-from container_engine.printing import messages, output
+from container_engine.printing import interrupts, messages, output
 from container_engine.submit import context as contexts
 from container_engine.submit import plan_output
 
@@ -113,10 +113,11 @@ def main(ce: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = N
     """Run `apptainer ARGUMENTS`, with `ce` for the command of that name; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("HOME", os.path.expanduser("~"))
-    with messages.interruptible():
+    with interrupts.interruptible():
         try:
             return _run(words, ce)
         except CeError as error:
+            interrupts.raise_again()
             messages.say(messages.of_error(error))
         except OSError as error:
             where = str(error.filename or "apptainer")

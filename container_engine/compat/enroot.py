@@ -26,7 +26,7 @@ from container_engine.edf.names import SQUASHFS_SUFFIXES
 from container_engine.node.inside import tasks
 from container_engine.node.job_containers import directory
 from container_engine.node.slurm_step import node_name
-from container_engine.printing import messages, output
+from container_engine.printing import interrupts, messages, output
 from container_engine.submit import container_names
 from container_engine.submit import context as contexts
 from container_engine.submit.context import Context, site_config
@@ -158,10 +158,11 @@ def names(env: Mapping[str, str]) -> Names:
 def main(ce: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> int:
     """Run `enroot ARGUMENTS`, with `ce` for the command of that name, and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with messages.interruptible():
+    with interrupts.interruptible():
         try:
             return _run(words, ce)
         except UserError as error:
+            interrupts.raise_again()
             messages.say(messages.of_error(error))
         except OSError as error:
             messages.say(messages.of_error(UserError(f"enroot: {error.filename}: {reason(error)}")))

@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from container_engine.base.errors import CeError, UserError
@@ -103,38 +102,6 @@ def clear() -> None:
     if _LastLine.is_drawn:
         _LastLine.is_drawn = False
         _write("\r\033[K")
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Let Ctrl-C through, and end by it, or by another signal that is raised like it.
-
-    Until then ce-start has it blocked, since Python would report where its imports were.
-    """
-    try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        yield
-    except KeyboardInterrupt as ended:
-        die_of(getattr(ended, "number", signal.SIGINT))
-
-
-def _is_in_foreground() -> bool:
-    """Check whether the terminal is this program's.
-
-    salloc ends at once on Ctrl-C, before its planner: by then the line may be a shell's prompt.
-    """
-    try:
-        return os.tcgetpgrp(2) == os.getpgrp()
-    except OSError:  # no terminal
-        return False
-
-
-def die_of(number: signal.Signals) -> None:
-    """End as a program without Python would, so that shells and scripts see the signal."""
-    if _is_in_foreground():
-        clear()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
 
 
 def say(text: str) -> None:

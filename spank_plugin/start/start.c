@@ -90,7 +90,7 @@ static int become(const struct start *start, const char *prefix, const char *con
 	for (int i = 0; i < argc; i++)
 		words[count++] = rest[i];
 	/* Python lets it through once its imports are over: before, it would report where it was interrupted
-	 * (container_engine/printing/messages.py) */
+	 * (container_engine/printing/interrupts.py) */
 	sigemptyset(&interrupt);
 	sigaddset(&interrupt, SIGINT);
 	sigprocmask(SIG_BLOCK, &interrupt, NULL);

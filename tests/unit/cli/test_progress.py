@@ -129,14 +129,14 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 _DIES = """
 import os, signal, sys
-from container_engine.printing import messages
+from container_engine.printing import interrupts, messages
 os.close(os.open(os.ttyname(2), os.O_RDWR))  # the session's terminal from now on
 child = os.fork()
 if child == 0:
     if sys.argv[1] == "background":
         os.setpgid(0, 0)
     messages.draw("bar")
-    messages.die_of(signal.SIGINT)
+    interrupts.die_of(signal.SIGINT)
 sys.exit(os.WTERMSIG(os.waitpid(child, 0)[1]))
 """
 
