@@ -70,6 +70,51 @@ def test_memory_of_any_kind_ends_the_container(engine: Engine, script: str) -> N
     assert time.monotonic() - begun < 50
 
 
+@pytest.mark.parametrize("root", ["false", "true"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        # in namespaces of its own, in which nobody may look at the process
+        f"""import ctypes, os, time
+libc = ctypes.CDLL(None)
+assert libc.unshare(0x30000000) == 0  # user and PID
+if os.fork() == 0:
+    libc.prctl(4, 0, 0, 0, 0)  # not dumpable
+    {_TAKE}
+os.wait()""",
+        # with /proc hidden
+        f"""import ctypes, os, time
+libc = ctypes.CDLL(None)
+assert libc.unshare(0x10020000) == 0  # user and mount
+libc.mount(b"x", b"/proc", b"tmpfs", 0, None)
+{_TAKE}""",
+        # a program that nobody can read
+        f"""import os, shutil, sys
+shutil.copy(os.path.realpath(sys.executable), "/program")
+os.chmod("/program", 0o111)
+os.environ["PYTHONHOME"] = "/usr"
+os.execv("/program", ["/program", "-c", {_TAKE!r}])""",
+    ],
+    ids=["nested", "hidden", "unreadable"],
+)
+def test_no_process_hides_its_memory(engine: Engine, script: str, root: str) -> None:
+    limits = f"{_MEMORY}\nroot_remap = {root}"
+    done, document = _run(engine, limits, "python3", "-c", script)
+    _is_ended(done, document, "memory", "more than the 200 MiB of com.ce.memory_limit")
+
+
+def test_a_tmpfs_that_root_mounts_inside_counts_as_well(engine: Engine) -> None:
+    script = (
+        "import ctypes, os, time\n"
+        "os.mkdir('/new'); libc = ctypes.CDLL(None)\n"
+        "assert libc.mount(b'x', b'/new', b'tmpfs', 0, None) == 0\n"
+        "file = open('/new/file', 'wb')\n"
+        "while True: file.write(b'x' * (1 << 20)); time.sleep(0.003)"
+    )
+    done, document = _run(engine, f"{_MEMORY}\nroot_remap = true", "python3", "-c", script)
+    _is_ended(done, document, "memory", "more than the 200 MiB of com.ce.memory_limit")
+
+
 @pytest.mark.parametrize(
     "script",
     [
@@ -113,6 +158,21 @@ def test_no_more_processes_than_the_limit_can_be_started(engine: Engine) -> None
         "com.ce.pids_limit allows: further ones were refused\n"
     )
     assert (document["limit"], document["exit_code"]) == ("pids", 0)
+
+
+def test_processes_in_namespaces_of_their_own_count_as_well(engine: Engine) -> None:
+    script = (
+        "import ctypes, os, time\n"
+        "assert ctypes.CDLL(None).unshare(0x30000000) == 0\n"
+        "count = 1\n"
+        "try:\n"
+        "    while count < 99:\n"
+        "        if os.fork() == 0: time.sleep(20); os._exit(0)\n"
+        "        count += 1\n"
+        "except BlockingIOError: print(count)"
+    )
+    done, _document = _run(engine, "[annotations.com.ce]\npids_limit = 20", "python3", "-c", script)
+    assert done.stdout == "20\n", done.stderr
 
 
 def test_a_fork_bomb_ends_with_the_time_and_takes_nothing_from_others(engine: Engine) -> None:
