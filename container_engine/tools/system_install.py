@@ -265,7 +265,7 @@ def _install(here: Host) -> None:
     os.umask(0o022)  # users' programs read all of it
     release = _release(here.env)
     if release is not None:
-        _choose_plugin(here.prefix, release)
+        choose_plugin(here.prefix, release)
     _link(here.root / "usr/local/bin/ce", str(here.prefix / "bin/ce"))
     if (here.root / "proc/sys/kernel" / host.APPARMOR).exists():
         _write(here.root / _PROFILE, profile(here.prefix))
@@ -289,7 +289,7 @@ def profile(prefix: Path) -> str:
     return re.sub(r"(?m)^profile ce-guard \S+", f'profile ce-guard "{guard}"', text)
 
 
-def _choose_plugin(prefix: Path, release: str) -> None:
+def choose_plugin(prefix: Path, release: str) -> None:
     """Link the plugin for this release to where all looks for it, unless it is there."""
     known = prefix / _RELEASE
     if known.exists() and known.read_text().strip() == release:
