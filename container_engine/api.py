@@ -48,7 +48,7 @@ from container_engine.edf.document import Document
 from container_engine.edf.locate import is_path
 from container_engine.edf.model import Device, Origin, Problem, Variable, escape
 from container_engine.edf.model import Mount as PlanMount
-from container_engine.plan.hooks import rules
+from container_engine.plan.hooks import annotation_rule
 from container_engine.plan.model import (
     EnvEntry,
     HookUse,
@@ -323,7 +323,7 @@ def hook(name: str, **parameters: str | bool | int) -> dict[str, str]:
     Raise UserError, whose `key` is the parameter at fault.
     """
     catalog = environments.site_here(of_this_process(None)).hooks
-    [rule] = rules({name: hook_named(name, catalog)})
+    rule = annotation_rule(hook_named(name, catalog))
     found = {rule.switch: "true"}
     for key, value in parameters.items():
         where = f"hook '{name}'"

@@ -13,7 +13,7 @@ from container_engine.catalog.load import Hook
 from container_engine.catalog.model import HookFile
 from container_engine.catalog.values import NODE, PLACE, Values
 from container_engine.edf.annotations import judge_value
-from container_engine.plan.hooks import rules
+from container_engine.plan.hooks import annotation_rule
 
 
 def faults(hooks: Mapping[str, Hook]) -> tuple[Fault, ...]:
@@ -46,7 +46,7 @@ def _unknown_hooks(hook: Hook, hooks: Mapping[str, Hook]) -> Iterator[Fault]:
 
 
 def _defaults(hook: Hook) -> Iterator[Fault]:
-    (rule,) = rules({hook.name: hook})
+    rule = annotation_rule(hook)
     for name, parameter in hook.data.parameters.items():
         if name in hook.data.settings:
             yield Fault(hook.file, f"'{name}' is both a parameter and a setting")

@@ -21,7 +21,7 @@ from container_engine.plan.model import HookUse, LaunchPlan
 if TYPE_CHECKING:
     from container_engine.catalog.load import Hook
     from container_engine.catalog.model import AnyCheck, Edit, HookService, Parameter, When
-    from container_engine.edf.annotations import HookRule, HookRules
+    from container_engine.edf.annotations import HookRule
     from container_engine.edf.model import Edf, Problem
 
 T = TypeVar("T")
@@ -88,23 +88,14 @@ def _instead(*two: Active) -> str:
     )
 
 
-def rules(hooks: Mapping[str, Hook]) -> HookRules:
-    """Return the rules for the hooks' annotations, for the EDF loader."""
-    return tuple(_rule(hook) for hook in hooks.values())
-
-
-def _rule(hook: Hook) -> HookRule:
+def annotation_rule(hook: Hook) -> HookRule:
+    """Return the rule for the hook's annotations, for the EDF loader."""
     from container_engine.edf.annotations import HookRule, ValueRule
 
     data = hook.data
     parameters = {
-        name: ValueRule(
-            parameter.type,
-            parameter.values,
-            parameter.minimum,
-            parameter.maximum,
-        )
-        for name, parameter in data.parameters.items()
+        name: ValueRule(one.type, one.values, one.minimum, one.maximum)
+        for name, one in data.parameters.items()
     }
     parameters |= {name: ValueRule("file") for name in data.allow}
     sites = frozenset(data.settings.keys() - set(data.allow))

@@ -16,7 +16,7 @@ from container_engine.edf.model import Edf, Loaded, Origin, Problem
 from container_engine.edf.names import VENV_MARKS, looks_like_file
 from container_engine.images.reference import FileImage, parse
 from container_engine.images.resolve import refuse_bare_file
-from container_engine.plan.hooks import rules, use
+from container_engine.plan.hooks import annotation_rule, use
 from container_engine.plan.model import HookUse, LaunchPlan
 from container_engine.plan.site_context import (
     SiteContext,
@@ -148,7 +148,7 @@ def _read_files_and_options(
         context.env,
         context.cwd,
         site.is_deferred,
-        lambda: rules(site_context.hooks),
+        lambda: tuple(map(annotation_rule, site_context.hooks.values())),
         lambda missing: _hint_at_image(missing, context, site),
     )
     loaded, files = load(name, setting, search_path(context.env, site.places.edf_path), over)

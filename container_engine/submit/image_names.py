@@ -21,7 +21,6 @@ from container_engine.plan.model import Image
 from container_engine.submit.stores import asking, importer, rules, stores
 
 if TYPE_CHECKING:
-    from container_engine.images.policy import Rules
     from container_engine.images.store.ephemeral_store import EphemeralStore
     from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
@@ -266,7 +265,9 @@ def _from_stores(
     If no store would keep it and the caller only asks, it is only looked up in its registry.
     """
     wanted = rules(context, settings)
-    found = _usable(stores(context, settings), wanted)
+    found = stores(context, settings)
+    if wanted.restricts_images:  # to those of the site's stores
+        found = found._replace(own=None)
     known = found.find(image)
     is_local = known is not None and known.ref.origin
     wanted.admit_local(image) if is_local else wanted.admit(image)
@@ -284,10 +285,6 @@ def _from_stores(
         consulted = (wanted.policy.signature_policy, *resolved.consulted)
         resolved = resolved._replace(consulted=consulted)
     return resolved if ephemeral_store is None else _in_ephemeral_store(resolved, ephemeral_store)
-
-
-def _usable(found: Stores, wanted: Rules) -> Stores:
-    return found._replace(own=None) if wanted.restricts_images else found
 
 
 def _is_left_out(found: Stores, image: RegistryImage, pull: Pull) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from container_engine.edf.load import Setting, load
 from container_engine.edf.model import Edf, Loaded
 from container_engine.plan.build import build
-from container_engine.plan.hooks import rules
+from container_engine.plan.hooks import annotation_rule
 from container_engine.plan.site_context import SiteContext
 from container_engine.site.model import SiteConfig
 from tests.unit.catalog.sites import Site
@@ -54,7 +54,10 @@ class Attempt:
     def loaded(self, text: str, **env: str) -> Loaded:
         file = self._directory / "e.toml"
         file.write_text(f'image = "/i.sqsh"\n{text}')
-        setting = Setting(env, "/", self.config.is_deferred, lambda: rules(self.catalog.hooks))
+        hooks = self.catalog.hooks.values()
+        setting = Setting(
+            env, "/", self.config.is_deferred, lambda: tuple(map(annotation_rule, hooks))
+        )
         return load(str(file), setting)[0]
 
     def problems(self, text: str, **env: str) -> list[str]:
