@@ -11,6 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.engine import Engine
 from tests.integration.leftovers import comm, processes
 from tests.integration.test_stacked import data, layer, stack
@@ -135,16 +137,13 @@ def compare(engine: Engine, edf: Path) -> dict[str, Any]:
     return crun
 
 
-def test_sys_is_empty_if_that_is_wanted(engine: Engine) -> None:
-    for unshared in ("sys", "net,sys"):
-        seen = compare(engine, engine.edf(f'annotations.com.ce.unshare = "{unshared}"\n'))
-        assert seen["network"] == []
-        assert (
-            engine.output(
-                engine.edf(f'annotations.com.ce.unshare = "{unshared}"\n'), "ls", "-A", "/sys"
-            )
-            == ""
-        )
+@pytest.mark.parametrize("unshared", ["sys", "net,sys"])
+def test_sys_shows_nothing_of_the_node_if_that_is_wanted(engine: Engine, unshared: str) -> None:
+    text = f'annotations.com.ce.unshare = "{unshared}"\n'
+    compare(engine, engine.edf(text))
+    for way, content in (("crun", []), ("podman", ["/sys/fs", "/sys/fs/cgroup"])):
+        edf = engine.edf(f'{text}annotations.com.ce.start = "{way}"\n')
+        assert engine.output(edf, "find", "/sys").splitlines() == ["/sys", *content]
 
 
 def test_limits_are_the_same_in_both_ways(engine: Engine) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _HOOKS = "hooks.d"
+_NO_CGROUPS = NodeMount("tmpfs", "tmpfs", "/sys/fs/cgroup", ("ro", "noexec"))
 
 
 def creation(
@@ -66,6 +67,8 @@ def arguments(paths: Paths, container: Parts) -> list[str]:
             for argument in ("--mount", _mount(mount))
         ),
         *(argument for device in container.devices for argument in _device(device)),
+        # Podman mounts the node's cgroups even there
+        *(["--mount", _mount(_NO_CGROUPS)] if "sys" in container.unshared else []),
         *([f"--name={container.name}"] if container.name else []),
         "--pidfile",
         paths.at("init.pid"),
