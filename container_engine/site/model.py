@@ -231,6 +231,14 @@ class SiteConfig(Written):
             examples=[["/usr/bin/lfs", "setstripe", "-c", "8", "-S", "4M", "{file}"]],
         ),
     ] = ()
+    importer: Annotated[
+        str,
+        about(
+            "a program with the interface of pyxis's importer=, which makes the file of an image "
+            "that is imported from a registry; it runs as the user, where the image is imported",
+            examples=["/usr/local/libexec/importer.sh"],
+        ),
+    ] = ""
     image_compressor: Annotated[
         Literal["gzip", "lz4", "zstd"],
         about("what compresses the images that are made", examples=["lz4"]),

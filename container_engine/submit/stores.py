@@ -62,7 +62,26 @@ def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> 
         listener,
         wanted,
         lambda: form(context, settings, listener),
+        lambda: _program(context, settings),
     )
+
+
+def _program(context: Context, settings: SiteConfig) -> str:
+    """Return the site's importer, "" for none. Raise SiteError if it must not be used."""
+    from container_engine.images.importing.site_importer import RUNTIME
+
+    if not settings.importer or RUNTIME in context.env:  # it may call `enroot`, and so us
+        return ""
+    from container_engine.images import site_program
+
+    source = configuration(context).origins.get("importer", "")
+    site_program.check(settings.importer, source, "importer")
+    if settings.policy.signature_policy:
+        why = (
+            "importer and policy.signature_policy do not go together: skopeo checks what it copies"
+        )
+        raise SiteError(why, see="site-configuration", where=source)
+    return settings.importer
 
 
 def form(context: Context, settings: SiteConfig, listener: Listener) -> Form:

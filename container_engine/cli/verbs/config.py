@@ -158,7 +158,11 @@ def _semantic(config: Configuration, context: Context) -> Iterator[Fault]:
 def _programs(config: Configuration) -> Iterator[Fault]:
     """Yield faults of programs that launches run, and of what names signers."""
     policy = config.settings.policy
-    programs = {"policy.scanner": policy.scanner, "store_layout": config.settings.store_layout}
+    programs = {
+        "policy.scanner": policy.scanner,
+        "store_layout": config.settings.store_layout,
+        "importer": tuple(filter(None, [config.settings.importer])),
+    }
     for name, words in programs.items():
         if not words:
             continue

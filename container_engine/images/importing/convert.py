@@ -55,6 +55,7 @@ class Maker(NamedTuple):
     skopeo: Skopeo
     packer: Packer
     rules: Rules
+    program: str = ""  # the site's, which makes files of images
 
     @staticmethod
     def place(work: str, layers: str) -> Place:
@@ -67,6 +68,8 @@ class Maker(NamedTuple):
         """
         if remote.is_sif:
             return self._make_of_sif(image, remote, arch, place, far)
+        if isinstance(image, RegistryImage) and self.program:
+            return self._make_by_program(image, remote, arch, place, far)
         if isinstance(image, RegistryImage):
             with contextlib.suppress(BrokenOffError):
                 self._make_arriving(image, remote, arch, place, far)
@@ -85,6 +88,23 @@ class Maker(NamedTuple):
         stack = list(map(layers.LayerFile, fetched.layers, contents))
         self._pack(stack, fetched.size, place, partial(far, "packing"))
         return fetched
+
+    def _make_by_program(
+        self, image: RegistryImage, remote: Remote, arch: str, place: Place, far: Far
+    ) -> Fetched:
+        from container_engine.images.importing.site_importer import SiteImporter  # few have one
+
+        config = self.skopeo.configuration(image, remote)
+        check_platform(image, config, arch)
+        squashfs.judge_config(config, image.name)
+
+        def copied(done: int, _size: int) -> None:
+            far("copying", done)
+
+        uri = f"docker://{image.registry}#{image.repository}@{remote.source.rpartition('@')[2]}"
+        program = SiteImporter(self.program, self.skopeo.env, self.packer)
+        program.make(uri, arch, place.made, copied)
+        return Fetched(config, (), remote.size)
 
     def _make_of_sif(
         self, image: Imported, remote: Remote, arch: str, place: Place, far: Far

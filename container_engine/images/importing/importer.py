@@ -63,7 +63,8 @@ class Limits(NamedTuple):
 class Importer:
     """An importer of images. `env` is the user's, for skopeo; `user` is shown to waiters.
 
-    `form` tells what the files are like; it is called only if one is made.
+    `form` tells what the files are like, and `program` which program of the site makes them, "" for
+    none; they are called only if one is made.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class Importer:
         listener: Listener,
         rules: Rules | None = None,
         form: Callable[[], Form] | None = None,
+        program: Callable[[], str] = lambda: "",
     ) -> None:
+        self._program = program
         self._form = form
         self._user, self._limits, self._listener = user, limits, listener
         self._rules = rules or Rules(Policy(), "")
@@ -143,7 +146,7 @@ class Importer:
         form = self._form() if self._form else USUAL
         packer = Packer(skopeo.env, self._limits.import_s, self._rules.budget(), form)
         with logged_in(image, skopeo.env) as env:
-            yield Maker(skopeo._replace(env=env), packer, self._rules)
+            yield Maker(skopeo._replace(env=env), packer, self._rules, self._program())
 
     def _judge(self) -> str:
         """Return the hash of the site's signature policy, "" for none. Raise SiteError."""
