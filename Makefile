@@ -35,7 +35,7 @@ PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICE
 
 .PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 test-further-podman check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
 	bench bench-scale bench-images bench-reading bench-tree check-podman test-by-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
-	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 bundle check-bundle gpu-bundle vm-packages metrics-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
+	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 bundle bundle-arm64 check-bundle gpu-bundle vm-packages metrics-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
 ##@ First steps
 help: ## show this text
@@ -294,6 +294,10 @@ vm-down: ## stop them and forget what is on their disks
 ##@ Packages and archives
 bundle: packages $(VENV)/.build ## build an archive that works wherever it is unpacked, with its own Python and crun, in build/
 	@packaging/bundle
+
+bundle-arm64: packages $(VENV)/.build ## the same for ARM, with a cross compiler, without the programs of the ssh hook
+	@sandbox/packages --only mmdebstrap gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+	@DEB_HOST_ARCH=arm64 packaging/bundle
 
 check-bundle: bundle ## try that archive in root directories of an old and a new Debian, with musl, and with another Slurm
 	@tests/systems/bundle build/container-engine-*-$$(uname -m).tar.xz
