@@ -113,7 +113,9 @@ def _say(found: Sequence[Finding], *, whole: bool) -> None:
     if whole:
         bad = sum(finding.state is State.FAILED for finding in told)
         fine = len(found) - len(told)
-        printed.line(f"{fine} ok, {len(told) - bad} warnings, {bad} failed; nothing was changed")
+        printed.line(
+            f"{fine} ok, {len(told) - bad} with a warning, {bad} failed; nothing was changed"
+        )
 
 
 def look(here: Host) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -83,7 +84,9 @@ def owner(prefix: Path) -> Finding:
             continue  # the mode of a link means nothing
         found = owner_fault(str(path), status, {0}, sticky_is_safe=True)
         if found:
-            remedy = found[2] if status.st_uid == 0 else f"chown -R root {prefix}"
+            whole = "" if path in prefix.parents else "-R "
+            place = shlex.quote(str(prefix if whole else path))
+            remedy = found[2] if status.st_uid == 0 else f"chown {whole}root {place}"
             return failed("owner", f"{path}: {found[1]}", remedy)
     return ok("owner", f"root, and nobody else may write anything below {prefix}")
 

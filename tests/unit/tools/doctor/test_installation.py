@@ -1,5 +1,6 @@
 """Checks of the plugin in Slurm's configuration."""
 
+import os
 import re
 from pathlib import Path
 from typing import Literal
@@ -313,3 +314,14 @@ def test_how_slurm_finds_the_processes_of_a_step_is_judged(
     found = {finding.check: finding for finding in look_at_slurm(tmp_path, slurm, SITE)}
     assert found["process tracking"].state is state
     assert kind in found["process tracking"].message
+
+
+def test_the_remedy_for_a_wrong_owner_names_what_he_owns_ready_for_a_shell(tmp_path: Path) -> None:
+    above = tmp_path / "a b"
+    prefix = above / "ce"
+    prefix.mkdir(parents=True)
+    os.chown(above, 12345, -1)
+    assert installation.owner(prefix).remedy == f"chown root '{above}'"
+    os.chown(above, 0, -1)
+    os.chown(prefix, 12345, -1)
+    assert installation.owner(prefix).remedy == f"chown -R root '{prefix}'"
