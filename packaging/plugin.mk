@@ -1,5 +1,5 @@
 # In a bundle, `make -C PREFIX/share/container-engine/src`: builds the plugin for the Slurm whose headers the C compiler
-# finds (CFLAGS=-IDIR: in DIR/slurm), and puts it into the bundle. Then start ce-system-install.
+# finds (CFLAGS="-isystem DIR": in DIR/slurm), and puts it into the bundle. Then start ce-system-install.
 all:
 	@set -e; build=$$(mktemp -d); trap 'rm -rf "$$build"' EXIT; \
 	$(MAKE) -s -C spank_plugin BUILD="$$build" PYTHON=../../../../libexec/python3 IMAGE_CFLAGS= IMAGE_LIBS= "$$build/container_engine.so" \
