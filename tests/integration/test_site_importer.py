@@ -118,7 +118,7 @@ def test_it_is_not_used_where_signatures_are_wanted_or_others_could_change_it(si
 
 def test_an_importer_that_calls_the_engine_does_not_call_itself(site: Site) -> None:
     name = site.registry.push(site.root / "i", "me/again:1", [Member("of-the-registry", b"x")])
-    ce = f"{sys.executable} -m container_engine --site {site.root}/config.toml import --quiet"
+    ce = f"'{sys.executable}' -m container_engine --site {site.root}/config.toml import --quiet"
     plain = '$(echo "$2" | sed "s,docker://,,;s,#,/,")'
     site.has(f'{ce} -o "$file.sqsh" {plain} >&2; mv "$file.sqsh" "$file"; echo "$file"')
     code, out, err = site.ce("import", "--quiet", name)
