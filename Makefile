@@ -193,8 +193,8 @@ metrics-packages:
 check-further: metrics-packages ## the tests of packages, clusters and Podman that `make check` leaves to CI (tests/further)
 	@tests/check sandbox-images "$(FURTHER_ROWS) | test-packaging | test-by-podman"
 
-# Apart there is no network, which making a package needs.
-PACKAGING := tests/integration/test_package.py tests/integration/test_metrics.py
+# Apart there is no network, which making a package or a bundle needs.
+PACKAGING := tests/integration/test_package.py tests/integration/test_metrics.py tests/integration/test_gpu_script.py
 test-podman: $(VENV)/.dev
 	@tests/apart podman $(PYTEST) $(SLOW) $(filter-out $(FURTHER) $(PACKAGING),$(wildcard tests/integration/test_*.py))
 
