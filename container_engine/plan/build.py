@@ -265,7 +265,7 @@ def _settings(
 def _unshared(chosen: Mapping[str, Chosen]) -> Chosen:
     """Return the namespaces of the container's own, with those that its limits need.
 
-    Without them nobody could tell its processes, and its shared memory, from those of others.
+    The guard tells its processes, and its shared memory, from those of the node by them.
     """
     wanted, origin = chosen["unshare"]
     limited = [chosen[name].origin for name in LIMITS if chosen[name].value]

@@ -2,7 +2,7 @@
 
 What a package does when it is installed, for a tree that was unpacked or copied: the plugin for
 this Slurm, its line for plugstack.conf, the command `ce`, and the AppArmor profile where the kernel
-needs it. Nothing is written if a check has failed, and no file of others is replaced.
+needs it. Nothing is written if a check has failed, and existing files of the site stay.
 """
 
 from __future__ import annotations

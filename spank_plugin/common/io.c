@@ -356,3 +356,18 @@ char *ce_read_own(int at, const char *path, uid_t uid, size_t limit, size_t *siz
 		return NULL;
 	return ce_read_all(fd, limit, size);
 }
+
+void ce_unescape_mount(char *path)
+{
+	char *to = path;
+
+	for (const char *from = path; *from != '\0'; from++) {
+		if (from[0] == '\\' && strspn(from + 1, "01234567") >= 3) {
+			*to++ = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0');
+			from += 3;
+		} else {
+			*to++ = *from;
+		}
+	}
+	*to = '\0';
+}

@@ -63,6 +63,10 @@ static inline void ce_free_ptr(void *pointer)
  * it close-on-exec. Return -1 for anything else. */
 int ce_descriptor(const char *text);
 
+/* Decode a path of mountinfo in place: a space, a tab, a newline and a backslash are a backslash and three
+ * octal digits there. */
+void ce_unescape_mount(char *path);
+
 /* Write all of the data, continuing after interrupted and short writes. Return 0, or -1 with errno. */
 int ce_write_all(int fd, const void *data, size_t size);
 

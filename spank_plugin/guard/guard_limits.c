@@ -124,22 +124,6 @@ int guard_limits_begin(struct guard *guard, int process_dir, pid_t pid)
 	return 0;
 }
 
-/* Replace the escapes of mountinfo, a backslash and three octal digits. */
-static void unescape(char *text)
-{
-	char *to = text;
-
-	for (; *text != '\0'; text++) {
-		if (text[0] == '\\' && text[1] != '\0' && text[2] != '\0' && text[3] != '\0') {
-			*to++ = (char)((text[1] - '0') * 64 + (text[2] - '0') * 8 + text[3] - '0');
-			text += 3;
-		} else {
-			*to++ = *text;
-		}
-	}
-	*to = '\0';
-}
-
 /* Keep the tmpfs mount that a line of mountinfo is about, unless this process, as the node, has it, too. */
 static void take_tmpfs(struct guard_limits *limits, char *line, const char *own)
 {
@@ -156,7 +140,7 @@ static void take_tmpfs(struct guard_limits *limits, char *line, const char *own)
 	if (strstr(own, number) != NULL)
 		return;
 	line[length] = '\0';
-	unescape(line + skipped);
+	ce_unescape_mount(line + skipped);
 	CE_AUTO_FD file = guard_open_in_root(limits->root, line + skipped, O_PATH);
 	/* another mount may be above it */
 	if (file >= 0 && fstat(file, &found) == 0 && found.st_dev == makedev(device[0], device[1]))

@@ -180,23 +180,6 @@ static void take_container(void)
 	}
 }
 
-/* Decode mountinfo, where a space, a tab, a newline and a backslash are written as three octal digits. */
-static void unescape(char *path)
-{
-	char *to = path;
-
-	for (const char *from = path; *from != '\0'; from++) {
-		unsigned value;
-		if (from[0] == '\\' && sscanf(from + 1, "%3o", &value) == 1) {
-			*to++ = (char)value;
-			from += 3;
-		} else {
-			*to++ = *from;
-		}
-	}
-	*to = '\0';
-}
-
 static int is_below(const char *path, const char *directory)
 {
 	size_t length = strlen(directory);
@@ -210,7 +193,7 @@ static size_t point_count;
 
 static void note_point(char *point)
 {
-	unescape(point);
+	ce_unescape_mount(point);
 	/* a mount below the last one is bound together with it */
 	if (!is_below(point, HOST) ||
 	    (point_count > 0 && is_below(point, points[point_count - 1])))

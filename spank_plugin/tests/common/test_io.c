@@ -320,3 +320,15 @@ TEST("a pidfd kills its process and no other")
 	CHECK_INT(ce_pidfd_kill(pidfd, SIGKILL), -1);
 	CHECK_INT(errno, ESRCH);
 }
+
+TEST("a path of mountinfo is decoded where three octal digits follow a backslash")
+{
+	char path[] = "/a\\040b\\134\\011c", cut[] = "/x\\04", other[] = "/\\0989\\";
+
+	ce_unescape_mount(path);
+	CHECK_TEXT(path, "/a b\\\tc");
+	ce_unescape_mount(cut);
+	CHECK_TEXT(cut, "/x\\04");
+	ce_unescape_mount(other);
+	CHECK_TEXT(other, "/\\0989\\");
+}
