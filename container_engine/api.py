@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import (
     ModelWrapValidatorHandler,
@@ -222,6 +222,12 @@ class Environment(Document):
         """
         return self._origins
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with the values in `update`, which are checked as those of a new one."""
+        if update:
+            type(self)(**{**dict(self), **update})
+        return super().model_copy(update=update, deep=deep)
+
     def to_toml(self) -> str:
         """Return the text of an EDF with these values. Raise UserError if none can have them."""
         text = show.document_to_toml(self)
@@ -291,8 +297,9 @@ def plan(name: str | os.PathLike[str], *, pull: str | None = None) -> LaunchPlan
 
 
 def srun_args(name: str | os.PathLike[str]) -> list[str]:
-    """Return the options of srun, sbatch or salloc that start tasks in the environment.
+    """Return the options that start tasks in the environment: those of the srun that has them.
 
+    Given to sbatch or salloc, they are for each srun inside; what else these run is on the host.
     A path becomes absolute, since a step may start in another directory. One that begins with `~/`
     or a variable is expanded by srun.
     """

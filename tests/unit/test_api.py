@@ -83,6 +83,19 @@ def test_help_is_about_the_engine_alone() -> None:
     assert "model_copy" in dir(api.Environment())
 
 
+def test_a_copy_is_checked_as_a_new_environment_is() -> None:
+    environment = api.Environment(base_environment="pytorch", mounts=["/a:/a"])
+    for update in ({"imagee": "x"}, {"mounts": [Path("/tmp")]}, {"env": {"A": 8}}):
+        with pytest.raises(ValidationError):
+            environment.model_copy(update=update)
+    copy = environment.model_copy(update={"image": api.Image.registry("docker.io", "debian")})
+    assert tomllib.loads(copy.to_toml()) == {
+        "base_environment": "pytorch",
+        "image": "docker://docker.io/debian",
+        "mounts": ["/a:/a"],
+    }
+
+
 # of the others, which are alike for this, every fourth
 _TELLING = [
     *(number for number, outcome in OUTCOMES.items() if outcome != "launches"),
