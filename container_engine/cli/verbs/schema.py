@@ -10,7 +10,7 @@ from container_engine.submit.context import Context
 
 FORMATS = (
     *("config", "diff", "edf", "explain", "gc", "hook", "images", "lint", "lock", "locks"),
-    *("plan", "ps", "store", "trace", "version", "vet"),
+    *("plan", "ps", "run", "store", "trace", "version", "vet"),
 )
 
 

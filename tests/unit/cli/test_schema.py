@@ -73,6 +73,10 @@ def parts(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [document, *document.get("$defs", {}).values()]
 
 
+def test_every_format_that_has_a_model_can_be_named() -> None:
+    assert list(NAMES) == sorted(models())
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_schema_is_one_of_its_draft(name: str) -> None:
     assert schema(name)["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
