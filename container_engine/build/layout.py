@@ -1,4 +1,4 @@
-"""Write an image of this host as an OCI layout, and clean the layout that a build makes.
+"""Write images and artifacts as OCI layouts, and clean the layout that a build makes.
 
 A build may begin with an image of this host: its SquashFS file becomes a layout. Podman copies that
 into the build's storage once, under a name made from the file's digest.
@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from container_engine.base import process
@@ -78,13 +78,31 @@ def write_layout(
         # one entry per layer; Podman reuses no step upon an entry without a time
         "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "container-engine"}],
     }
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": f"{_OCI}.manifest.v1+json",
-        "config": _document(layout, config, "config.v1+json"),
-        "layers": [layer],
-    }
-    described = _document(layout, manifest, "manifest.v1+json")
+    return _manifest(layout, _document(layout, config, f"{_OCI}.config.v1+json"), [layer])
+
+
+def write_artifact(layout: str, kind: str, files: Mapping[str, tuple[str, bytes]]) -> str:
+    """Write files as an artifact of the type `kind`, and return the digest of its manifest.
+
+    `files` has their names, media types and contents. Registries that know no artifacts, and
+    skopeo, take its type from the configuration, as they do for charts of Helm. Raise OSError.
+    """
+    os.makedirs(f"{layout}/blobs/sha256")
+    layers = [
+        {
+            **_blob_of(layout, content, media_type),
+            "annotations": {"org.opencontainers.image.title": name},
+        }
+        for name, (media_type, content) in files.items()
+    ]
+    return _manifest(layout, _document(layout, {}, kind), layers)
+
+
+def _manifest(layout: str, config: Mapping[str, object], layers: Sequence[object]) -> str:
+    """Complete a layout with the manifest and the index; return the manifest's digest."""
+    kind = f"{_OCI}.manifest.v1+json"
+    manifest = {"schemaVersion": 2, "mediaType": kind, "config": config, "layers": layers}
+    described = _document(layout, manifest, kind)
     index = {"schemaVersion": 2, "manifests": [described]}
     _write(f"{layout}/index.json", json.dumps(index).encode())
     _write(f"{layout}/oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
@@ -133,10 +151,13 @@ def _layer(
 
 
 def _document(layout: str, document: object, kind: str) -> dict[str, object]:
-    content = json.dumps(document, ensure_ascii=False).encode()
+    return _blob_of(layout, json.dumps(document, ensure_ascii=False).encode(), kind)
+
+
+def _blob_of(layout: str, content: bytes, kind: str) -> dict[str, object]:
     digest = hashlib.sha256(content).hexdigest()
     _write(f"{layout}/blobs/sha256/{digest}", content)
-    return {"mediaType": f"{_OCI}.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
+    return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
 
 def _write(path: str, content: bytes) -> None:

@@ -51,6 +51,26 @@ def to_toml(edf: Edf) -> str:
     return _toml(found, _checks(edf, escape))
 
 
+def as_written(edf: Edf, files: Sequence[EdfFile], checks: Sequence[Mapping[str, Any]]) -> str:
+    """Return one EDF without bases for all of `files`: what counts, with its variables as written.
+
+    `files` are those of `edf`, in order of rising precedence, as `load.load` returns them; `checks`
+    are its checks as their files have them.
+    """
+    whole: dict[str, Any] = {}
+    for found, history in zip(values(edf), histories(edf, files), strict=True):
+        name, (key, item), value, _origin = found
+        text = history.effective.written
+        said = value if text is None else text
+        if key in {"annotations", "env"}:
+            whole.setdefault(key, {})[item] = said
+        elif name.endswith("]"):
+            whole.setdefault(key, []).append(said)
+        elif key != "checks":
+            whole[key] = said
+    return _toml(whole, checks)
+
+
 def document_to_toml(document: Document) -> str:
     """Return a file with the values of a document, as they are. Raise UserError."""
     found = document.model_dump(exclude_defaults=True, exclude={"annotations", "checks"})

@@ -84,8 +84,11 @@ def read(edf_path: str) -> Lock | None:
     """
     path = lock_of(edf_path)
     text = image_files.read_beside(path, edf_path, "image-lock")
-    if text is None:
-        return None
+    return None if text is None else parsed(text, path)
+
+
+def parsed(text: bytes, path: str) -> Lock:
+    """Return the lock that a file holds; `path` names it in errors. Raise UserError."""
     try:
         lock = Lock.of_json(text)
     except MisfitError as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import TextIO
@@ -18,13 +19,16 @@ from container_engine.cli.command_line.options import add_container_options
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf.locate import is_path, search_path
 from container_engine.edf.model import EnvEntry, Origin, Problem, Text, Variable
+from container_engine.edf.names import lock_of
 from container_engine.edf.show import to_toml, toml_string
 from container_engine.images import free_space
+from container_engine.images.reference import FileImage, parse
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import load_effective
 from container_engine.submit.environment_names import environments
 from container_engine.submit.refused import RefusedError
+from container_engine.submit.sent_environment import Sent, received
 
 DEFAULT_NAME = "./env.toml"
 DEFAULT_IMAGE = "ubuntu:24.04"
@@ -85,10 +89,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a name for the first directory of the search path (EDF_PATH, else ~/.edf), "
         f"or the path of a file; {DEFAULT_NAME} if left out",
     )
-    parser.add_argument(
+    begun = parser.add_mutually_exclusive_group()
+    begun.add_argument(
         "--image", metavar="REF", default=DEFAULT_IMAGE, help=f"its image; else {DEFAULT_IMAGE}"
     )
-    parser.add_argument(
+    begun.add_argument(
+        "--from",
+        metavar="REF",
+        dest="sent",
+        help="take it, and its lock, from a registry: what ce push --environment has sent",
+    )
+    begun.add_argument(
         "--from-options",
         action="store_true",
         help="create it from the options of pyxis that follow",
@@ -99,11 +110,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Write the environment, unless the file exists or would not be valid: raise UserError."""
     path = _path(arguments.name, context)
-    text = _text(arguments, context)
+    sent = _sent(arguments, context)
+    text = sent.edf.decode() if sent else _text(arguments, context)
     problems = _problems(path, text, context)
     if any(problem.severity == "error" for problem in problems):
         raise RefusedError(problems)
-    _create(path, text)
+    with _locked(path, sent.lock if sent else b""):
+        _create(path, text)
     messages.say("".join(problem.text for problem in problems))
     if unset := _unset(arguments.container_options, context):
         text = f"--container-env: {', '.join(unset)}: not set now, and not in the file"
@@ -119,8 +132,34 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
             )
         )
     name = shlex.quote(name)
-    messages.say_progress(f"next: edit it, ce validate {name}, srun --environment={name} COMMAND")
+    first = f"read it, ce explain {name}" if sent else f"edit it, ce validate {name}"
+    messages.say_progress(f"next: {first}, srun --environment={name} COMMAND")
     return 0
+
+
+def _sent(arguments: argparse.Namespace, context: Context) -> Sent | None:
+    """Return the environment of `--from`, None without it. Raise CeError."""
+    if arguments.sent is None:
+        return None
+    image = parse(arguments.sent, context.cwd)
+    if isinstance(image, FileImage) or image.short:
+        hint = "for example registry.example.org/me/train:1"
+        raise UserError("names no registry", hint, "image-reference", name=arguments.sent)
+    return received(image, context, site_config(context))
+
+
+@contextlib.contextmanager
+def _locked(path: str, lock: bytes) -> Iterator[None]:
+    """Create the lock, if there is one, for an environment that the body creates."""
+    if not lock:
+        yield
+        return
+    _create(lock_of(path), lock.decode())
+    try:
+        yield
+    except BaseException:
+        os.unlink(lock_of(path))
+        raise
 
 
 def _word(name: str) -> str:

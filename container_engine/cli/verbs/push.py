@@ -1,4 +1,4 @@
-"""`ce push IMAGE REFERENCE`: send an image of this host to a registry."""
+"""`ce push IMAGE REFERENCE`: send an image of this host, or an environment, to a registry."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import size_text
 from container_engine.build.container_archive import draft_directory
-from container_engine.build.layout import Base, write_layout
+from container_engine.build.layout import Base, write_artifact, write_layout
 from container_engine.cli.command_line.options import add_arch
 from container_engine.images import image_files, squashfs
 from container_engine.images.fetch.registry import check_platform
@@ -31,7 +32,11 @@ from container_engine.printing.messages import listener
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.image_names import image_named, stored, with_environment_hint
+from container_engine.submit.sent_environment import TYPE, to_send
 from container_engine.submit.stores import asking, stores
+
+# writes a layout to a new directory, after it has said what takes long; returns the digest
+_Write = Callable[[str, Callable[[str], None]], str]
 
 _ELSEWHERE = "push on a host that reaches the registry, such as a login node, or set HTTPS_PROXY"
 _ASK_THERE = "the registry can be reached and refuses: ask those who run it"
@@ -50,6 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "reference", metavar="REFERENCE", help="where to: registry.example.org/me/tools:1.0"
     )
+    parser.add_argument(
+        "--environment",
+        action="store_true",
+        help="IMAGE is an environment: send its file and its lock, for ce init elsewhere",
+    )
     add_arch(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
@@ -57,14 +67,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     settings = site_config(context)
     target = _target(arguments.reference, context.cwd)
+    write = _writer(arguments, target, context, settings)
+    name = f"{target.tagged}@{_pushed(write, target, arguments, context)}"
+    output.line(name)
+    if not arguments.quiet:
+        say = _say_take if arguments.environment else messages.say_use
+        say(name)
+    return 0
+
+
+def _say_take(name: str) -> None:
+    messages.say_progress(f"to take it, on any cluster: ce init NAME --from {name}")
+
+
+def _writer(
+    arguments: argparse.Namespace, target: RegistryImage, context: Context, settings: SiteConfig
+) -> _Write:
+    """Return what writes a layout of what is to be pushed. Raise CeError for what cannot be."""
+    if arguments.environment:
+        if arguments.arch:
+            raise UserError("push: --arch goes with an image: a lock is for all architectures")
+        sent = to_send(arguments.image, context, settings)
+        files = sent.named(target.repository.rpartition("/")[2])
+        return lambda layout, _say: write_artifact(layout, TYPE, files)
     path = _file(arguments, context, settings)
     document = _document(path, arguments.arch, context, settings)
     _refuse_marks(path, context)
-    name = f"{target.tagged}@{_pushed(path, document, target, arguments, context)}"
-    output.line(name)
-    if not arguments.quiet:
-        messages.say_use(name)
-    return 0
+    base = Base(arguments.image, path, "", document, os.geteuid())
+
+    def write(layout: str, say: Callable[[str], None]) -> str:
+        say(f"{arguments.image}: packing its files as a layer")
+        return write_layout(base, layout, context.env, settings.import_timeout_s, packed=True)
+
+    return write
 
 
 def _target(text: str, cwd: str) -> RegistryImage:
@@ -102,7 +137,7 @@ def _file(arguments: argparse.Namespace, context: Context, settings: SiteConfig)
         hint = "ce images lists the images of your stores; a file: ./FILE.sqsh"
         why = f"in no store of this host{f' for {arguments.arch}' if arguments.arch else ''}"
         error = UserError(why, hint, "image-unknown", name=text)
-        instead = "ce push takes an image; ce list shows that of each environment"
+        instead = "ce push --environment sends it with its lock; ce list shows its image"
         raise with_environment_hint(error, text, context, settings, instead)
     return found.path
 
@@ -128,13 +163,12 @@ def _refuse_marks(path: str, context: Context) -> None:
 
 
 def _pushed(
-    path: str,
-    document: bytes,
+    write: _Write,
     target: RegistryImage,
     arguments: argparse.Namespace,
     context: Context,
 ) -> str:
-    """Send the image and return the digest of its manifest. Raise CeError."""
+    """Send what `write` writes and return the digest of its manifest. Raise CeError."""
     settings, began = site_config(context), time.monotonic()
     limit, progress = settings.import_timeout_s, listener(quiet=arguments.quiet)
     place = os.path.abspath(context.env.get("TMPDIR") or "/var/tmp")
@@ -145,10 +179,8 @@ def _pushed(
         ):
             registry = asked._replace(copy_s=limit, say=progress.say)
             registry.refuse_early(target)
-            progress.say(f"{arguments.image}: packing its files as a layer")
             layout = os.path.join(work, "oci")
-            base = Base(arguments.image, path, "", document, os.geteuid())
-            digest = write_layout(base, layout, context.env, limit, packed=True)
+            digest = write(layout, progress.say)
             blobs = f"{layout}/blobs/sha256"
             total = sum(os.path.getsize(f"{blobs}/{name}") for name in os.listdir(blobs))
 

@@ -501,7 +501,8 @@ def unlike(what: str, digest: str, image: LocalImage) -> UserError:
 
 
 def _artifact(image: Imported) -> UserError:
-    return UserError("an artifact, not an image", see="image-format", name=image.name)
+    hint = f"if ce push --environment sent it: ce init NAME --from {image.name}"
+    return UserError("an artifact, not an image", hint, "image-format", name=image.name)
 
 
 def _brought_policy(env: Mapping[str, str]) -> str:
