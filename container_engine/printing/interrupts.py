@@ -29,14 +29,24 @@ def interruptible() -> Iterator[None]:
     ce-start has blocked Ctrl-C, because Python would print which of its imports was interrupted.
     """
     try:
-        for number in _NUMBERS:
-            if signal.getsignal(number) in _USUAL:
-                signal.signal(number, _end)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        yield
-        raise_again()
+        try:
+            for number in _NUMBERS:
+                if signal.getsignal(number) in _USUAL:
+                    signal.signal(number, _end)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            yield
+            raise_again()
+        finally:
+            _let_kill()
     except KeyboardInterrupt:
         die_of(_Ended.number or signal.SIGINT)
+
+
+def _let_kill() -> None:
+    """Let signals end this process at once from now on, while Python shuts down."""
+    for number in _NUMBERS:
+        if signal.getsignal(number) is _end:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def raise_again() -> None:
