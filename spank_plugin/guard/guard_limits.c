@@ -8,14 +8,18 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <linux/magic.h>
+#include <linux/nsfs.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -79,15 +83,33 @@ static int limit_process(pid_t pid, rlim_t most)
 	return prlimit(pid, RLIMIT_NPROC, &limit, NULL) < 0 ? -1 : 1;
 }
 
+/* Return whether a process of this process's /proc is in the container: in its PID namespace, or in one that
+ * was made there. */
+static int is_inside(int proc, const char *name, const struct stat *container)
+{
+	struct stat found;
+	char path[64];
+
+	snprintf(path, sizeof path, "%.16s/ns/pid", name);
+	int space = openat(proc, path, O_RDONLY | O_CLOEXEC);
+	while (space >= 0) {
+		CE_AUTO_FD this = space;
+
+		if (fstat(this, &found) == 0 && found.st_ino == container->st_ino)
+			return 1;
+		space = ioctl(this, NS_GET_PARENT);
+	}
+	return 0;
+}
+
 /* Give the limit to all processes of the container that there are: its first one, from which tasks take it,
  * and what an entrypoint has left. It is not in the runtime's configuration, because the runtime sets it
  * before it makes the user namespace: the kernel then counts all that is in the guard's namespace as well. */
 static int limit_processes(const struct guard_limits *limits, pid_t first, int process_dir)
 {
-	struct stat container, found;
+	struct stat container;
 	rlim_t most = limits->pids + OWN_PROCESSES;
 	const char *name;
-	char path[64];
 
 	if (limits->pids == 0)
 		return 0;
@@ -98,9 +120,7 @@ static int limit_processes(const struct guard_limits *limits, pid_t first, int p
 		again = 0;
 		while (dir != NULL && (name = ce_next_name(dir)) != NULL) {
 			long pid = strtol(name, NULL, 10);
-			snprintf(path, sizeof path, "%.16s/ns/pid", name);
-			if (pid > 1 && fstatat(dirfd(dir), path, &found, 0) == 0 &&
-			    found.st_ino == container.st_ino)
+			if (pid > 1 && is_inside(dirfd(dir), name, &container))
 				again |= limit_process((pid_t)pid, most) == 1;
 		}
 	}
@@ -194,7 +214,7 @@ static uint64_t number_of(const char *text, const char *key)
 }
 
 struct use {
-	uint64_t memory, threads;
+	uint64_t memory, threads, parent;
 };
 
 /* Return what a process has for itself, with pages that it shares with others as a whole; with `is_exact`
@@ -204,10 +224,10 @@ static struct use of_process(int proc, const char *name, int is_exact)
 	char path[64];
 
 	if (snprintf(path, sizeof path, "%s/status", name) >= (int)sizeof path)
-		return (struct use){ 0, 0 };
+		return (struct use){ 0, 0, 0 };
 	CE_AUTO_FREE char *status = ce_read_path(proc, path, 0, MAX_STATUS, NULL);
 	if (status == NULL)
-		return (struct use){ 0, 0 };
+		return (struct use){ 0, 0, 0 };
 	uint64_t memory = number_of(status, "\nRssAnon:") + number_of(status, "\nRssShmem:") +
 			  number_of(status, "\nVmSwap:");
 	uint64_t threads = strcmp(name, "1") == 0 ? 0 : number_of(status, "\nThreads:");
@@ -217,12 +237,35 @@ static struct use of_process(int proc, const char *name, int is_exact)
 	if (pages != NULL && strstr(pages, "\nPss_Anon:") != NULL)
 		memory = number_of(pages, "\nPss_Anon:") + number_of(pages, "\nPss_Shmem:") +
 			 number_of(pages, "\nSwapPss:");
-	return (struct use){ memory * 1024, threads };
+	return (struct use){ memory * 1024, threads, number_of(status, "\nPPid:") };
 }
 
-static struct use of_container(struct guard_limits *limits, int is_exact)
+/* Return the memory of the container, each page once. Until it executes a program, a child of vfork has the
+ * memory of its parent, and so have the children of posix_spawn: only kcmp tells, which wants the numbers
+ * that processes have here. It is asked before the child's memory is read, which may then be its own. */
+static uint64_t exactly(struct guard_limits *limits)
 {
-	struct use sum = { in_files(limits), 0 };
+	uint64_t sum = in_files(limits);
+	CE_AUTO_DIR *dir = opendir("/proc");
+	struct stat container;
+	const char *name;
+
+	if (dir == NULL || fstatat(limits->proc, "1/ns/pid", &container, 0) < 0)
+		return sum;
+	while ((name = ce_next_name(dir)) != NULL) {
+		long pid = strtol(name, NULL, 10);
+		if (pid <= 0 || !is_inside(dirfd(dir), name, &container))
+			continue;
+		uint64_t parent = of_process(dirfd(dir), name, 0).parent;
+		if (syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) != 0)
+			sum += of_process(dirfd(dir), name, 1).memory;
+	}
+	return sum;
+}
+
+static struct use of_container(struct guard_limits *limits)
+{
+	struct use sum = { in_files(limits), 0, 0 };
 	int copy = openat(limits->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CE_AUTO_DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
 	const char *name;
@@ -230,7 +273,7 @@ static struct use of_container(struct guard_limits *limits, int is_exact)
 	while (dir != NULL && (name = ce_next_name(dir)) != NULL) {
 		if (*name < '0' || *name > '9')
 			continue;
-		struct use one = of_process(limits->proc, name, is_exact);
+		struct use one = of_process(limits->proc, name, 0);
 		sum.memory += one.memory;
 		sum.threads += one.threads;
 	}
@@ -281,16 +324,17 @@ static int64_t pause_for(const struct guard_limits *limits, const struct use *us
 static int64_t look(struct guard *guard)
 {
 	struct guard_limits *limits = &guard->limits;
-	struct use use = of_container(limits, 0);
+	struct use use = of_container(limits);
 	char text[200];
 
 	if (limits->memory > 0 && use.memory > limits->memory)
-		use.memory = of_container(limits, 1).memory;
+		use.memory = exactly(limits);
 	if (limits->memory > 0 && use.memory > limits->memory) {
 		snprintf(text, sizeof text,
 			 CE_CAUSE_LIMIT "it used %llu MiB of memory, more than the %llu MiB of "
 					"com.ce.memory_limit",
-			 (unsigned long long)(use.memory >> 20), (unsigned long long)(limits->memory >> 20));
+			 (unsigned long long)((use.memory - 1) >> 20) + 1,
+			 (unsigned long long)(limits->memory >> 20));
 		return end(guard, use.memory, "memory", text);
 	}
 	int is_full = limits->pids > 0 && use.threads >= limits->pids;

@@ -121,11 +121,17 @@ def test_a_tmpfs_that_root_mounts_inside_counts_as_well(engine: Engine) -> None:
         # processes that share what one of them has written
         "import os, time\nx = b'x' * (100 << 20)\nfor _ in range(4):\n"
         "    if os.fork() == 0: time.sleep(3); os._exit(0)\ntime.sleep(4)",
+        # a process that starts programs, with vfork and with posix_spawn: it has half of the limit
+        "import os, subprocess, time\nx = b'x' * (130 << 20)\nend = time.monotonic() + 4\n"
+        "while time.monotonic() < end: subprocess.run(['/usr/bin/true'], check=True)\n"
+        "os.mkfifo('/fifo')\nwriter = subprocess.Popen(['sh', '-c', 'sleep 1; : >/fifo'])\n"
+        "os.posix_spawn('/usr/bin/true', ['true'], {}, "
+        "file_actions=[(os.POSIX_SPAWN_OPEN, 0, '/fifo', os.O_RDONLY, 0)])",
         # a file that is read: the kernel can forget its pages
         "import mmap, time\nf = open('/big'); m = mmap.mmap(f.fileno(), 0, access=1)\n"
         "n = sum(m[i] for i in range(0, len(m), 4096)); time.sleep(2)",
     ],
-    ids=["shared", "read"],
+    ids=["shared", "starts", "read"],
 )
 def test_memory_that_costs_nothing_more_does_not_count(engine: Engine, script: str) -> None:
     big = engine.scratch / "big"

@@ -1,6 +1,7 @@
 /* Limits of a container, whose first process sleeps in a PID and a mount namespace of its own. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,6 +39,20 @@ static void take_memory(void)
 	be_container();
 	CHECK(memory != NULL);
 	explicit_bzero(memory, 40 * MIB);
+}
+
+/* Have a child that starts a program as posix_spawn does, which takes long to begin. */
+static void spawn(void)
+{
+	take_memory();
+	if (fork() == 0) {
+		close_range(3, ~0U, 0);
+		if (vfork() == 0) {
+			poll(NULL, 0, 60000);
+			_exit(0);
+		}
+		_exit(0);
+	}
 }
 
 static void fill_tmpfs(void)
@@ -114,6 +129,13 @@ TEST("a container with more memory than its limit is to end")
 	CHECK_CONTAINS(outcome.text, "more than the 20 MiB of com.ce.memory_limit");
 	CHECK_TEXT(outcome.limit, "memory");
 	CHECK(outcome.peak > 40 * MIB && outcome.peak < 60 * MIB);
+}
+
+TEST("memory of a process that starts a program counts once")
+{
+	look(spawn, 55 * MIB, 0, 700);
+	CHECK_TEXT(outcome.limit, "time");
+	CHECK(outcome.peak > 40 * MIB);
 }
 
 TEST("files of a container in memory count for its limit")
