@@ -2,6 +2,7 @@
 #include "outcome.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -80,6 +81,10 @@ void ce_outcome_report(int file, int json, const char *node, const struct ce_end
 	struct ce_outcome outcome;
 
 	ce_outcome_read(file, &outcome);
+	/* the command ended by itself after the limit was noted, before the container was killed for it */
+	if (ce_is_limit(outcome.text) &&
+	    !(WIFSIGNALED(ending->status) && WTERMSIG(ending->status) == SIGKILL))
+		outcome.limit[0] = outcome.text[0] = '\0';
 	if (outcome.text[0] != '\0')
 		say(&outcome, node);
 	if (json >= 0)

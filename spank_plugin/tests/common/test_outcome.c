@@ -1,0 +1,54 @@
+/* The report on a container with limits when its command has ended. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/io.h"
+#include "common/outcome.h"
+#include "harness.h"
+
+static int status, json;
+static struct ce_outcome outcome = { .is_watched = 1, .peak = 7 };
+
+static void report(void)
+{
+	const struct ce_ending ending = { .status = status, .took_ms = 1000, .largest = 0 };
+
+	CE_AUTO_FD file = ce_memory_file("outcome", &outcome, sizeof outcome);
+	ce_outcome_report(file, json, NULL, &ending);
+}
+
+/* Report the end of a command with this status of waitpid; return the JSON, which the caller frees. */
+static char *reported(int wait_status)
+{
+	size_t size = 0;
+
+	CE_AUTO_FD file = ce_memory_file("json", "", 0);
+	json = file;
+	status = wait_status;
+	CHECK_INT(test_in_child(report), 0);
+	return ce_read_file_at(file, 1000, &size);
+}
+
+TEST("a command that ended before its container was killed for a limit has reached none")
+{
+	strcpy(outcome.limit, "time");
+	strcpy(outcome.text, CE_CAUSE_LIMIT "it ran for longer");
+	CE_AUTO_FREE char *killed = reported(SIGKILL);
+	CHECK_CONTAINS(killed, "\"exit_code\": 137, \"signal\": 9, \"limit\": \"time\"");
+	CHECK_CONTAINS(test_printed, "error: the container was ended: it ran for longer");
+	CE_AUTO_FREE char *ended = reported(3 << 8);
+	CHECK_CONTAINS(ended, "\"exit_code\": 3, \"signal\": null, \"limit\": null");
+	CHECK_TEXT(test_printed, "");
+}
+
+TEST("a command whose container was refused processes ends as it will, with a warning")
+{
+	strcpy(outcome.limit, "pids");
+	strcpy(outcome.text, "further ones were refused");
+	CE_AUTO_FREE char *ended = reported(0);
+	CHECK_CONTAINS(ended, "\"exit_code\": 0, \"signal\": null, \"limit\": \"pids\"");
+	CHECK_CONTAINS(test_printed, "warning: further ones were refused");
+}
