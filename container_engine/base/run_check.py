@@ -60,6 +60,16 @@ class ListedCheck(RunCheck):
     name: Annotated[str, about("for messages", min_length=1)]
     program: Annotated[Literal["image", "host"], about("whose program it is")] = "image"
 
+    @property
+    def text(self) -> str:
+        """Return all of it but its name, on one line."""
+        import shlex  # where a check is only run, nobody asks
+
+        others = self.model_dump(exclude_defaults=True, exclude={"name", "command"})
+        said = {"severity": self.severity, **others}
+        words = (f"{key} {value}" for key, value in said.items())
+        return f"{shlex.join(self.command)} ({', '.join(words)})"
+
 
 def faults(check: RunCheck) -> Iterator[tuple[str, str]]:
     """Yield the keys that do not go together, each with what is wrong."""

@@ -6,7 +6,6 @@ As text it is merged, expanded and sorted, without its bases. Pure.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from container_engine.edf.layer import Item, edf_of, image_item
 from container_engine.edf.model import escape, shown, spell
 
 if TYPE_CHECKING:
-    from container_engine.base.run_check import ListedCheck
     from container_engine.edf.load import EdfFile
     from container_engine.edf.model import Edf, Mount, Origin, Text
 
@@ -260,7 +258,7 @@ def values(edf: Edf) -> Iterator[Found]:
     """Yield each value set in a file: its name for users, its key in the files, and its origin."""
     places = {key: _one(edf, key, "") for key in PLAIN}
     places["annotations"] = [(f".{o.key}", o.key, o.value, o.origin) for o in edf.annotations]
-    places["checks"] = [(f".{o.name}", o.name, _command(o), origin) for o, origin in edf.checks]
+    places["checks"] = [(f".{o.name}", o.name, o.text, origin) for o, origin in edf.checks]
     places["devices"] = _numbered([(o.name, o.name, o.origin) for o in edf.devices])
     places["env"] = [(f".{o.name}", o.name, o.value, o.origin) for o in edf.env]
     places["image"] = _one(edf, "image", "[0]" if edf.above else "")
@@ -282,10 +280,6 @@ def _numbered(
     items: Sequence[tuple[Text, Value, Origin]], first: int = 0
 ) -> list[tuple[str, Text, Value, Origin]]:
     return [(f"[{number}]", *item) for number, item in enumerate(items, first)]
-
-
-def _command(check: ListedCheck) -> str:
-    return f"{shlex.join(check.command)} ({check.severity})"
 
 
 def _shown(mount: Mount) -> str:

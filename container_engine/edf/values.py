@@ -193,7 +193,7 @@ class Reader:
                 known[key] = self._known((*path, key), getattr(check, key)) or ""
             value = check.model_copy(update=known)
             result[check.name] = WithOrigin(value, self._report.origin(path))
-            self.written["checks", check.name] = " ".join(check.command)
+            self.written["checks", check.name] = check.text
         return result
 
     def env(self) -> dict[str, EnvEntry]:

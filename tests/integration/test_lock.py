@@ -137,6 +137,21 @@ def test_the_check_tells_whether_a_lock_is_missing_or_old(project: Project) -> N
     assert json.loads(project.lock.read_text()) == before
 
 
+@pytest.mark.parametrize(
+    "changed",
+    ['command = ["true", "a", "b"]', 'command = ["true", "a b"]\nlimit_s = 20\nseverity = "fail"'],
+)
+def test_any_other_line_of_a_check_makes_a_lock_old(project: Project, changed: str) -> None:
+    head = f'image = "{project.push("checks:1", "one")}"\n[[checks]]\nname = "sees"\n'
+    project.edf.write_text(f'{head}command = ["true", "a b"]\n')
+    project.locked()
+    assert project.ce("lock", "--check").returncode == 0
+    project.edf.write_text(f"{head}{changed}\n")
+    done = project.ce("lock", "--check")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.endswith(": the environment asks for something else\n")
+
+
 def test_a_lock_is_the_same_for_everybody(project: Project) -> None:
     name = project.push("shared:1", "one")
     project.edf.write_text(f'image = "{name}"\nmounts = ["${{WHERE}}:/data"]\n')
