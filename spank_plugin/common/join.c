@@ -42,15 +42,31 @@ static void end_as(int status)
 	_exit(128 + WTERMSIG(status));
 }
 
-/* The process beside a command: its child, and where the outcome is reported, in descriptors, or -1. */
+/* The process beside a command: its child, where the outcome is reported, and the terminal, in descriptors,
+ * or -1. The child has a process group of its own, so that the terminal's signals reach it only once. */
 struct beside {
 	pid_t child;
-	int outcome, json, has_terminal;
+	int outcome, json, terminal;
+	int has_lent; /* whether the child's group has the terminal, and gives it back in the end */
 	const char *node;
 	int64_t begun_ms;
 };
 
-static void await(const struct beside *beside)
+/* Give the terminal to the child's group if this one has it. Return whether the child's has it now. */
+static int lend_terminal(struct beside *beside)
+{
+	if (beside->terminal < 0 || tcgetpgrp(beside->terminal) != getpgrp() ||
+	    tcsetpgrp(beside->terminal, beside->child) < 0)
+		return 0;
+	return beside->has_lent = 1;
+}
+
+static int wants_terminal(int status)
+{
+	return WSTOPSIG(status) == SIGTTIN || WSTOPSIG(status) == SIGTTOU;
+}
+
+static void await(struct beside *beside)
 {
 	struct ce_ending ending;
 	struct rusage used;
@@ -61,42 +77,44 @@ static void await(const struct beside *beside)
 		if (!WIFSTOPPED(status)) {
 			ending = (struct ce_ending){ status, ce_now_ms() - beside->begun_ms,
 						     (uint64_t)used.ru_maxrss * 1024 };
+			if (beside->has_lent)
+				(void)tcsetpgrp(beside->terminal, getpgrp());
 			if (beside->outcome >= 0)
 				ce_outcome_report(beside->outcome, beside->json, beside->node, &ending);
 			end_as(status);
 		}
-		/* Stop, too, as a shell's foreground job does; the SIGCONT that ends this stays pending, and
-		 * is passed on. But without a terminal, no command puts off its outcome in this way. */
-		if (beside->outcome < 0 || beside->has_terminal)
+		if (wants_terminal(status) && lend_terminal(beside)) {
+			kill(-beside->child, SIGCONT);
+			continue;
+		}
+		/* Stop, too, as a shell's foreground job does, and with it what Ctrl-Z would have stopped;
+		 * the SIGCONT that ends this stays pending, and is passed on. But without a terminal, no
+		 * command puts off its outcome in this way. */
+		if (beside->has_lent && WSTOPSIG(status) == SIGTSTP)
+			kill(0, SIGTSTP);
+		beside->has_lent = 0;
+		if (beside->outcome < 0 || beside->terminal >= 0)
 			raise(SIGSTOP);
 	}
 }
 
 /* Relay signals to the child, and end as it does. All signals are blocked, and taken one by one. */
-__attribute__((noreturn)) static void relay_until_end(const struct beside *beside)
+__attribute__((noreturn)) static void relay_until_end(struct beside *beside)
 {
+	siginfo_t info = { .si_code = 0 };
 	sigset_t all;
 
 	sigfillset(&all);
 	for (;;) {
-		int signal_number = sigwaitinfo(&all, NULL);
+		int signal_number = sigwaitinfo(&all, &info);
 
 		if (signal_number == SIGCHLD)
 			await(beside);
-		else if (signal_number > 0)
+		/* the terminal's signals, from the kernel, are for all of a foreground job */
+		else if (signal_number > 0 &&
+			 (info.si_code != SI_KERNEL || kill(-beside->child, signal_number) < 0))
 			kill(beside->child, signal_number);
 	}
-}
-
-/* Give the child a process group of its own, so that the terminal's signals reach it only once, and the
- * terminal, if this process has it. Return whether it has. */
-static int hand_over_terminal(pid_t child)
-{
-	int has_it = tcgetpgrp(STDIN_FILENO) == getpgrp();
-
-	if (setpgid(child, child) == 0 && has_it)
-		(void)tcsetpgrp(STDIN_FILENO, child);
-	return has_it;
 }
 
 /* Wait in the child for the byte by which its parent says that all is arranged. If none arrives, the parent
@@ -122,26 +140,27 @@ static int take_limit(struct ce_error *err)
 	return 0;
 }
 
-/* Close all descriptors but those for the report, which get the numbers 3 and 4; standard error stays for it,
- * too. Without anything to report, none is left: nobody must wait for this process to close them. */
+/* Close all descriptors but those of the terminal and for the report, which get the numbers from 3; standard
+ * error stays for it, too. Without anything to report, nobody must wait for this process to close them. */
 static void keep_for_report(const struct ce_container *container, struct beside *beside)
 {
+	enum { FIRST = 3, COUNT = 3 };
 	struct ce_outcome found;
 
 	ce_outcome_read(container->outcome, &found);
-	if (container->json < 0 && !found.is_watched) {
-		beside->outcome = beside->json = -1;
-		(void)close_range(0, ~0U, 0);
-		return;
-	}
-	int outcome = fcntl(container->outcome, F_DUPFD, 5);
-	int json = container->json >= 0 ? fcntl(container->json, F_DUPFD, 5) : -1;
-	close(0);
-	close(1);
-	beside->outcome = dup2(outcome, 3);
-	beside->json = json >= 0 ? dup2(json, 4) : -1;
+	int is_silent = container->json < 0 && !found.is_watched;
+	int kept[COUNT] = { is_silent ? -1 : container->outcome, is_silent ? -1 : container->json,
+			    beside->terminal };
+	for (int i = 0; i < COUNT; i++)
+		kept[i] = kept[i] >= 0 ? fcntl(kept[i], F_DUPFD, FIRST + COUNT) : -1;
+	(void)close_range(0, is_silent ? 2 : 1, 0);
+	for (int i = 0; i < COUNT; i++)
+		kept[i] = kept[i] >= 0 ? dup2(kept[i], FIRST + i) : (close(FIRST + i), -1);
+	(void)close_range(FIRST + COUNT, ~0U, 0);
+	beside->outcome = kept[0];
+	beside->json = kept[1];
+	beside->terminal = kept[2];
 	beside->node = container->node;
-	(void)close_range(json >= 0 ? 5 : 4, ~0U, 0);
 }
 
 int ce_enter_pids(const struct ce_container *container, int has_pids, struct ce_error *err)
@@ -170,9 +189,12 @@ int ce_enter_pids(const struct ce_container *container, int has_pids, struct ce_
 		return ce_fail(err, "cannot start a process in the container's PID namespace: %s",
 			       strerror(reason));
 	}
-	beside.has_terminal = hand_over_terminal(child);
-	(void)ce_write_all(ends[1], "", 1);
 	beside.child = child;
+	/* in a pipeline, it may be a pager that reads the terminal: the child gets it once it wants to */
+	beside.terminal = tcgetpgrp(STDIN_FILENO) == getpgrp() ? STDIN_FILENO : -1;
+	if (setpgid(child, child) == 0 && isatty(STDOUT_FILENO))
+		(void)lend_terminal(&beside);
+	(void)ce_write_all(ends[1], "", 1);
 	keep_for_report(container, &beside);
 	relay_until_end(&beside);
 }

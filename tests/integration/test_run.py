@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import shlex
 import signal
 import struct
 import termios
@@ -184,11 +185,10 @@ def test_arguments_arrive_byte_by_byte(engine: Engine) -> None:
 class Screen:
     """A user at a terminal."""
 
-    def __init__(self, engine: Engine, edf: Path, *command: str, verb: str = "run") -> None:
+    def __init__(self, engine: Engine, *words: str) -> None:
         self.master, slave = pty.openpty()
         self.resize(24, 80)
         os.fchown(slave, engine.user.uid, -1)
-        words = engine.argv(edf, *command) if command else [engine.argv(edf)[0], verb, str(edf)]
         self.process = engine.popen(words, {"TERM": "dumb"}, slave)
         os.close(slave)
         self.shown = ""
@@ -223,8 +223,12 @@ class Screen:
         os.close(self.master)
 
 
+def _inside(engine: Engine, image: str, *command: str) -> Screen:
+    return Screen(engine, *engine.argv(engine.edf(image=image), *command))
+
+
 def test_a_shell_at_a_terminal_has_it(engine: Engine) -> None:
-    with Screen(engine, engine.edf(image="demo"), "bash", "--norc", "-i") as screen:
+    with _inside(engine, "demo", "bash", "--norc", "-i") as screen:
         screen.type("test -t 0 && test -t 1 && test -t 2 && echo is-a-$((40 + 2))\n")
         screen.wait_for("is-a-42")
         screen.type("stty size\n")
@@ -241,7 +245,8 @@ def test_a_shell_at_a_terminal_has_it(engine: Engine) -> None:
 def test_without_a_command_a_terminal_gets_a_shell_in_the_container(
     engine: Engine, verb: str
 ) -> None:
-    with Screen(engine, engine.edf(image="demo"), verb=verb) as screen:
+    edf = engine.edf(image="demo")
+    with Screen(engine, engine.argv(edf)[0], verb, str(edf)) as screen:
         screen.type("head -1 /etc/os-release; exit 7\n")
         screen.wait_for("Container Engine demo")
         assert screen.end() == 7
@@ -258,7 +263,7 @@ def test_an_image_alone_is_an_environment(engine: Engine) -> None:
 
 def test_ctrl_c_ends_the_command_and_not_the_shell_around_it(engine: Engine) -> None:
     script = "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.1; done"
-    with Screen(engine, engine.edf(), "sh", "-c", script) as screen:
+    with _inside(engine, "busybox", "sh", "-c", script) as screen:
         screen.wait_for("ready")
         screen.type("\x03")
         screen.wait_for("interrupted")
@@ -266,14 +271,14 @@ def test_ctrl_c_ends_the_command_and_not_the_shell_around_it(engine: Engine) -> 
 
 
 def test_ctrl_c_ends_a_command_that_does_not_mind_it(engine: Engine) -> None:
-    with Screen(engine, engine.edf(), "sh", "-c", "echo ready; exec sleep 1000") as screen:
+    with _inside(engine, "busybox", "sh", "-c", "echo ready; exec sleep 1000") as screen:
         screen.wait_for("ready")
         screen.type("\x03")
         assert screen.end() == -signal.SIGINT
 
 
 def test_ctrl_z_stops_the_command_and_its_container_waits(engine: Engine) -> None:
-    with Screen(engine, engine.edf(image="demo"), "bash", "--norc", "-i") as screen:
+    with _inside(engine, "demo", "bash", "--norc", "-i") as screen:
         # In pieces, because the terminal echoes what is typed. The script starts no programs: a job
         # may be stopped between vfork and execve, and then its shell, which waits for that, is not
         # stopped.
@@ -287,4 +292,24 @@ def test_ctrl_z_stops_the_command_and_its_container_waits(engine: Engine) -> Non
         screen.type("\x03")
         screen.wait_for("$ ")
         screen.type("exit 6\n")
+        assert screen.end() == 6
+
+
+def test_a_container_with_processes_of_its_own_shares_the_terminal(engine: Engine) -> None:
+    edf = engine.edf('[annotations.com.ce]\nunshare = "pid"', "demo")
+    run = shlex.join(engine.argv(edf))
+    with Screen(engine, "bash", "--norc", "--noediting", "-i") as screen:
+        # what is typed is echoed: no text that is waited for is part of it
+        screen.type(f"bash -c '{run} true; read x; echo after-$x'\nit\n")
+        screen.wait_for("after-it")
+        screen.type(f"{run} seq 9 | bash -c 'cat >/dev/null; read x </dev/tty; echo pager-$x'\n")
+        screen.type("down\n")
+        screen.wait_for("pager-down")
+        screen.type(f'{run} sed -u s/ask/go""ing/ | cat\nask\n')
+        screen.wait_for("going")
+        screen.type("\x1a")
+        screen.wait_for("Stopped")
+        screen.type("fg\nask\n")
+        screen.wait_for("going")
+        screen.type("\x04exit 6\n")
         assert screen.end() == 6
