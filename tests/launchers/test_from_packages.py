@@ -280,9 +280,9 @@ def test_mini_swe_agent_runs_its_commands_in_a_sandbox(user: User) -> None:
     out = user.python("mini-swe-agent", "agent_job.py", str(edf), env={"SECRET": "x"})
     [line] = re.findall(r"^RESULT (.*)$", out, re.M)
     found = json.loads(line)
-    assert found["result"] == {"exit_status": "Submitted", "submission": "done\n\n"}, found
+    assert found["result"] == {"exit_status": "Submitted", "submission": "done\n"}, found
     made, sandbox, late, large, again = found["seen"]
-    assert (made["raw_output"].split(), made["returncode"]) == (["/work"], 0)
+    assert (made["raw_output"], made["returncode"]) == ("/work\n", 0)
     *seen, denied = sandbox["raw_output"].strip().splitlines()
     assert seen == ["kept", "ls: cannot access '/sys/class/net': No such file or directory", "0"]
     assert "Read-only file system" in denied
