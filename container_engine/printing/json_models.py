@@ -269,8 +269,8 @@ class Outcome(_Document):
     peak_memory: Annotated[
         int | None,
         about(
-            "of the container, in bytes: the most that was seen; null if it has no processes of "
-            "its own (com.ce.unshare)"
+            "of the container, in bytes: the most that was seen, where memory that processes share "
+            "may count for each; null if it has no processes of its own (com.ce.unshare)"
         ),
     ]
     error: Annotated[str | None, about("why the container could not be started")]
