@@ -49,8 +49,9 @@ def _node(
     )
     if settings.start == "podman":
         yield from host.look_at_podmans_files(Path("/"), settings.hooks_dirs)
-    yield from installation.look(prefix, context.env)
-    yield from installation.look_at_slurm(prefix, context.env, settings, is_node=is_node)
+    yield from installation.look(prefix, context.env, context.uid)
+    if not installation.is_for_one_user(prefix, context.uid):
+        yield from installation.look_at_slurm(prefix, context.env, settings, is_node=is_node)
     yield configuration
     yield ok("rules", site.hash_of_rules(settings))
     yield from _files(settings)

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,18 +43,26 @@ _WITHOUT = MappingProxyType(
 )
 
 
-def look(prefix: Path, env: Mapping[str, str]) -> Iterator[Finding]:
-    yield _complete(prefix)
+def look(prefix: Path, env: Mapping[str, str], uid: int) -> Iterator[Finding]:
+    mine = is_for_one_user(prefix, uid)
+    yield _complete(prefix, mine=mine)
     yield _image_server(prefix, env)
-    yield owner(prefix)
+    yield owner(prefix, {0, uid} if mine else {0})
     yield _session(prefix)
 
 
-def _complete(prefix: Path) -> Finding:
+def is_for_one_user(prefix: Path, uid: int) -> bool:
+    """Check whether this user has unpacked a bundle: steps of Slurm cannot use it."""
+    return uid == prefix.stat().st_uid != 0 and not (prefix / PLUGIN).exists()
+
+
+def _complete(prefix: Path, *, mine: bool) -> Finding:
     wanted = [prefix / "libexec/container-engine" / name for name in PROGRAMS]
     wanted += [prefix / PLUGIN, prefix / USER_PART]
     missing = [str(path) for path in wanted if not path.exists()]
     if missing == [str(path) for path in wanted[-2:]] and any(prefix.glob(f"lib/slurm/*/{_NAME}")):
+        if mine:
+            return ok("installation", f"{__version__}, complete below {prefix}, for `ce run` alone")
         text = "complete, but its plugin for this Slurm has not been chosen: `ce run` alone works"
         return warning("installation", text, f"as root: {prefix}/sbin/ce-system-install")
     if missing:
@@ -73,22 +81,23 @@ def _image_server(prefix: Path, env: Mapping[str, str]) -> Finding:
     return ok("ce-image", said)
 
 
-def owner(prefix: Path) -> Finding:
-    """Check that root owns all of the installation and its parents, and nobody else may write."""
+def owner(prefix: Path, owners: Collection[int] = (0,)) -> Finding:
+    """Check that these own all of the installation and its parents, and nobody else may write."""
     for path in (*reversed((prefix / "x").parents), *_below(prefix)):
         try:
             status = path.lstat()
         except OSError:
             continue  # missing files have already been reported
-        if stat.S_ISLNK(status.st_mode) and status.st_uid == 0:
+        if stat.S_ISLNK(status.st_mode) and status.st_uid in owners:
             continue  # the mode of a link means nothing
-        found = owner_fault(str(path), status, {0}, sticky_is_safe=True)
+        found = owner_fault(str(path), status, owners, sticky_is_safe=True)
         if found:
             whole = "" if path in prefix.parents else "-R "
             place = shlex.quote(str(prefix if whole else path))
-            remedy = found[2] if status.st_uid == 0 else f"chown {whole}root {place}"
+            remedy = found[2] if status.st_uid in owners else f"chown {whole}root {place}"
             return failed("owner", f"{path}: {found[1]}", remedy)
-    return ok("owner", f"root, and nobody else may write anything below {prefix}")
+    who = "root" if len(owners) == 1 else "you"
+    return ok("owner", f"{who}, and nobody else may write anything below {prefix}")
 
 
 def _below(prefix: Path) -> Iterator[Path]:

@@ -221,12 +221,41 @@ def test_anything_of_the_installation_that_others_may_write_is_found(
     module.touch()
     (tmp_path / "libexec/container-engine/session").mkdir(parents=True)
     (tmp_path / "bin").symlink_to("lib") if place != "bin" else (tmp_path / "bin").mkdir()
-    owner = [f for f in look_at_installation(tmp_path, {}) if f.check == "owner"]
+    owner = [f for f in look_at_installation(tmp_path, {}, 0) if f.check == "owner"]
     assert owner[0].state is State.OK
     (tmp_path / place).chmod(0o777)
-    owner = [f for f in look_at_installation(tmp_path, {}) if f.check == "owner"]
+    owner = [f for f in look_at_installation(tmp_path, {}, 0) if f.check == "owner"]
     assert owner[0].state is State.FAILED
     assert str(tmp_path / place) in owner[0].message
+
+
+def test_a_user_may_own_a_bundle_of_which_slurm_knows_nothing(tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    programs = [bundle / "libexec/container-engine" / name for name in installation.PROGRAMS]
+    plugin = bundle / "lib/slurm/24.11/container_engine.so"
+    for file in (*programs, plugin):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    link = bundle / "lib/slurm/link"
+    link.symlink_to(plugin)
+    for path in (bundle, link):
+        os.chown(path, 12345, -1, follow_symlinks=False)
+
+    def found() -> dict[str, str]:
+        seen = look_at_installation(bundle, {}, 12345)
+        return {finding.check: f"{finding.state}: {finding.message}" for finding in seen}
+
+    assert found()["owner"] == f"ok: you, and nobody else may write anything below {bundle}"
+    assert found()["installation"].endswith(f"complete below {bundle}, for `ce run` alone")
+    plugin.chmod(0o777)
+    assert found()["owner"] == f"failed: {plugin}: others than its owner may write it"
+    remedies = {each.check: each.remedy for each in look_at_installation(bundle, {}, 12345)}
+    assert remedies["owner"] == f"chmod go-w {plugin}"
+    plugin.chmod(0o755)
+    os.chown(plugin, 12346, -1)
+    assert found()["owner"] == f"failed: {plugin}: owned by user 12346, not by root"
+    (bundle / installation.PLUGIN).symlink_to("24.11/container_engine.so")
+    assert found()["owner"] == f"failed: {bundle}: owned by user 12345, not by root"
 
 
 @pytest.mark.parametrize(
