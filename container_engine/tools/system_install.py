@@ -216,9 +216,9 @@ def _options_of(path: Path) -> set[str]:
 
 
 def _commands(here: Host) -> Iterator[Finding]:
-    own = os.path.realpath(here.prefix / "bin/ce")
+    own = here.prefix / "bin/ce"
     for path in (here.root / "usr/local/bin/ce", here.root / "usr/bin/ce"):
-        if os.path.lexists(path) and os.path.realpath(path) != own:
+        if os.path.lexists(path) and os.path.realpath(path) != os.path.realpath(own):
             yield failed("ce", f"{path} is another program", f"remove it, or call {own}")
     compat = str(here.prefix / "libexec/container-engine/compat")
     places = here.env["PATH"].split(":")

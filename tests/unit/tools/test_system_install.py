@@ -100,7 +100,9 @@ def test_another_ce_and_a_package_are_named(here: Host) -> None:
     (here.root / "usr/local/bin").mkdir(parents=True)
     (here.root / "usr/local/bin/ce").symlink_to("/bin/true")
     says(here.root / "programs/dpkg-query", "installed 0.0.9~debian12")
-    assert "usr/local/bin/ce is another program" in bad(here, "ce")[0].message
+    (other,) = bad(here, "ce")
+    assert "usr/local/bin/ce is another program" in other.message
+    assert other.remedy == f"remove it, or call {here.prefix}/bin/ce"
     assert "knows an installed container-engine: 0.0.9~debian12" in bad(here, "package")[0].message
 
 
