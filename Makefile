@@ -282,7 +282,7 @@ check-arm64: export CE_VM_SECOND = arm64
 check-arm64: $(VENV)/.dev vm-packages ## tests on an x86 login node and an ARM compute node with pages of 16 KiB, both emulated
 	@sandbox/packages --only qemu-system-arm
 	@$(PYTHON) -m tests.vm up
-	@$(PYTEST) -m vm -o faulthandler_timeout=3600 tests/vm/test_arm64.py tests/vm/test_steps.py
+	@$(PYTEST) -m vm -o faulthandler_timeout=3600 tests/vm/test_arm64.py tests/vm/test_bundle.py tests/vm/test_steps.py
 	@$(PYTHON) -m tests.vm versions
 
 vm-up: vm-packages ## start those two machines, with the engine of the working tree

@@ -118,6 +118,11 @@ def c_tests(tree: Path, architecture: str) -> Path:
     return Path(_printed_by(_DISK, architecture, "--c-tests", str(tree.resolve())))
 
 
+def bundle(tree: Path, architecture: str) -> Path:
+    """Return a tree's bundle as a tar archive; build it if it does not exist."""
+    return Path(_printed_by(_DISK, architecture, "--bundle", str(tree.resolve())))
+
+
 def _any_runs(disk: Path) -> bool:
     return any(Machine(n, "", disk / "run", disk).pid for n in (1, 2))
 
