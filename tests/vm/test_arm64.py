@@ -26,8 +26,7 @@ def sources(cluster: Cluster, tree: Path, tmp_path: Path) -> str:
     """Put the tree with its C tests on the second machine; return its directory."""
     machine, archive = cluster.second, tmp_path / "sources.tar"
     listed = "git ls-files -z --cached --others --exclude-standard"
-    parts = "container_engine spank_plugin tests pyproject.toml"
-    packed = f"{listed} {parts} | tar -c --null -T - -f {shlex.quote(str(archive))}"
+    packed = f"{listed} | tar -c --null -T - -f {shlex.quote(str(archive))}"
     subprocess.run(packed, shell=True, cwd=tree, check=True)
     cluster.root(machine, "install -d -m 0755 /src")
     for file in (archive, pair.c_tests(tree, machine.architecture)):
