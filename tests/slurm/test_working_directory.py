@@ -54,8 +54,8 @@ def test_a_script_that_is_on_the_host_only_is_reported_once(cluster: Cluster, de
         assert f"'train.py' is in '{work}' on the host, but not in '/'," in line
         assert 'write mounts = ["${PWD}"] and workdir = "${PWD}" into the environment' in line
         edf = cluster.edf('mounts = ["${PWD}"]\nworkdir = "${PWD}"\n')
-        env = {"PWD": str(work)}
-        done = cluster.srun(*words, f"--environment={edf}", "python3", "train.py", env=env)
+        srun = ("srun", *words, f"--environment={edf}", "python3", "train.py")
+        done = cluster.run(["sh", "-c", 'cd "$0" && exec "$@"', str(work), *srun])
         assert (done.stdout, done.stderr) == ("runs\n" * 4, "")
     finally:
         shutil.rmtree(work)
