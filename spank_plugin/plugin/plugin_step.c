@@ -73,15 +73,22 @@ static void forget_facts(spank_t spank)
 }
 
 /* Set SLURM_NODEID, which the launcher needs for ${SLURMD_NODENAME}: Slurm sets it for each task only
- * later. */
-static void name_node(spank_t spank)
+ * later. Slurm's item counts the nodes of a component, and SLURM_STEP_NODELIST has those of all. */
+static void name_node(spank_t spank, char **environment)
 {
-	uint32_t place = 0;
+	const char *nodes = ce_variable(environment, "SLURM_STEP_NODELIST");
+	uint32_t place = 0, job = 0, step = 0;
 	char text[16];
 
-	if (spank_get_item(spank, S_JOB_NODEID, &place) != ESPANK_SUCCESS)
+	if (spank_get_item(spank, S_JOB_NODEID, &place) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
 		return;
-	snprintf(text, sizeof text, "%u", (unsigned)place);
+	CE_AUTO_FREE char *name = NULL, *spool = ce_spool_dir(job, step, &name);
+	void *list = name != NULL && nodes != NULL ? slurm_hostlist_create(nodes) : NULL;
+	int found = list != NULL ? slurm_hostlist_find(list, name) : -1;
+	slurm_hostlist_destroy(list);
+	snprintf(text, sizeof text, "%u", found >= 0 ? (unsigned)found : (unsigned)place);
 	spank_setenv(spank, "SLURM_NODEID", text, 1);
 }
 
@@ -216,7 +223,7 @@ static int obey_planner(struct ce_step *step, spank_t spank)
 		return 0;
 	}
 	note_for_audit(step, spank, plan);
-	name_node(spank);
+	name_node(spank, ce_step_environment(spank));
 	int rc = prepare_launcher(&step->launcher, spank, plan, err);
 	keep_orphans();
 	return rc;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "fake_spank.h"
 
+#include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,6 +93,9 @@ static spank_err_t get_number(spank_item_t item, va_list args)
 	case S_JOB_ID:
 		*va_arg(args, uint32_t *) = FAKE_JOB_ID;
 		return ESPANK_SUCCESS;
+	case S_JOB_NODEID: /* in its component of a heterogeneous step */
+		*va_arg(args, uint32_t *) = 0;
+		return ESPANK_SUCCESS;
 	case S_JOB_STEPID:
 		*va_arg(args, uint32_t *) = fake_job.step;
 		return fake_job.step_unknown ? ESPANK_ERROR : ESPANK_SUCCESS;
@@ -135,6 +139,29 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 	}
 	va_end(args);
 	return rc;
+}
+
+/* ---- lists of nodes: those of a cluster are read on the sandbox's ------------------------------- */
+
+/* the type depends on the release of Slurm */
+typedef __typeof__(slurm_hostlist_create("")) list_of_nodes;
+
+list_of_nodes slurm_hostlist_create(const char *nodes)
+{
+	(void)nodes;
+	return NULL;
+}
+
+int slurm_hostlist_find(list_of_nodes list, const char *name)
+{
+	(void)list;
+	(void)name;
+	return -1;
+}
+
+void slurm_hostlist_destroy(list_of_nodes list)
+{
+	(void)list;
 }
 
 /* ---- options and messages ---------------------------------------------------------------------- */

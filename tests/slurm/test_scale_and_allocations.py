@@ -171,6 +171,24 @@ def test_components_of_a_heterogeneous_step_run_in_one_environment(
     assert (sorted(done.stdout.splitlines()), done.stderr) == (["ce-demo 0", "ce-demo 1"], "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "salloc -Q -N2 -n2 srun -N1 -n1 {task} : -N1 -n1 {task}",
+        "salloc -Q -N1 -n1 : -N1 -n1 srun --het-group=0,1 {task}",
+        "srun -N2 -n2 {task}",
+    ],
+    ids=["step", "job", "neither"],
+)
+def test_an_environment_knows_the_node_of_each_component(cluster: Cluster, words: str) -> None:
+    edf = cluster.edf('[env]\nHERE = "${SLURMD_NODENAME} ${SLURM_NODEID}"\n')
+    show = 'echo "$SLURMD_NODENAME: $HERE"; test "$HERE" = "$SLURMD_NODENAME $SLURM_NODEID"'
+    task = shlex.join([f"--environment={edf}", "sh", "-c", show])
+    done = cluster.run(["sh", "-c", words.format(task=task)])
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert sorted(done.stdout.splitlines()) == ["n1: n1 0", "n2: n2 1"]
+
+
 @pytest.mark.parametrize("program", ["srun", "salloc", "sbatch"])
 def test_components_that_ask_for_two_environments_are_refused_in_one_line(
     cluster: Cluster, demo: str, program: str

@@ -2,6 +2,7 @@
 #include "plugin/slurmd_spool.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -25,12 +26,14 @@ static void listen_at(const char *name)
 static void is_found(const char *name, uint32_t job, uint32_t step)
 {
 	listen_at(name);
-	CE_AUTO_FREE char *found = ce_spool_dir(job, step);
+	CE_AUTO_FREE char *node = NULL, *found = ce_spool_dir(job, step, &node);
 	CHECK(found != NULL);
 	CHECK_TEXT(found, test_directory());
+	CHECK(node != NULL && strncmp(node, name, strlen(node)) == 0);
+	CHECK_INT(name[strlen(node)], '_');
 }
 
-TEST("slurmstepd's socket tells where the node's spool directory is")
+TEST("slurmstepd's socket tells where the node's spool directory is, and the node's name")
 {
 	is_found("nid7_12.3", 12, 3);
 }
@@ -47,6 +50,7 @@ TEST("a component of a heterogeneous job has its number behind the step's")
 
 TEST("sockets of other steps, of other purposes and without a path tell nothing")
 {
+	char name[] = "n1";
 	int pair[2];
 
 	listen_at("n1_12.31");
@@ -54,7 +58,9 @@ TEST("sockets of other steps, of other purposes and without a path tell nothing"
 	listen_at("n2_12.4");
 	listen_at("agent");
 	CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	CHECK(ce_spool_dir(12, 3) == NULL);
+	char *node = name;
+	CHECK(ce_spool_dir(12, 3, &node) == NULL);
+	CHECK(node == NULL);
 }
 
 TEST("the directory of a step's PMIx server is the one with the step's number, if there is one")
