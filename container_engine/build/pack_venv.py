@@ -33,6 +33,16 @@ _NOT_COMPARED = "not compared with an image, not compiled: --for ENVIRONMENT doe
 # where the image's interpreter sees it while it compiles
 _SEEN, _MADE = "/ce-venv", "/ce-bytecode"
 _COMPILE_S = 3600
+# Compiles into the directory of the first argument, not into __pycache__. The variable reaches the
+# processes in which Python 3.13 compiles, unlike an option; no other one of Python's does.
+_COMPILE = """\
+import os, sys
+made, *words = sys.argv[1:]
+os.chdir(made)
+kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+argv = [sys.executable, "-s", "-m", "compileall", "-qq", "-j", "0", *words]
+os.execve(sys.executable, argv, {**kept, "PYTHONPYCACHEPREFIX": made})
+"""
 # a program for the shell and for Python: to the latter, the second and third line are a string
 _LAUNCHER = """#!/bin/sh
 '''exec' "$(dirname "$(readlink -f "$0")")/{}" "$0" "$@"
@@ -142,20 +152,30 @@ class PackedVenv:
         one = ["--container-image", image.path]
         mounts = f"{self._place}:{_SEEN}:ro,{work}:{_MADE}"
         modules = f"{_SEEN}/lib/python{self._version}"
-        words = ["-I", "-X", f"pycache_prefix={_MADE}", "-m", "compileall", "-qq", "-j", "0"]
         argv = [
             *(f"{self._context.prefix}/bin/ce", "run", "--container-mounts", mounts),
             *((str(self._name),) if image.above else one),
-            *("--", f"{_SEEN}/bin/python3", *words, "-s", _SEEN, "-p", self._place, modules),
+            *("--", f"{_SEEN}/bin/python3", "-I", "-c", _COMPILE, _MADE),
+            *("-s", _SEEN, "-p", self._place, modules),
         ]
+        why = "the image's Python wrote none"
         try:
             process.output(argv, self._context.tools_env, _COMPILE_S)
         except CeError as error:
             # it also fails for a file in another language, such as a template
-            if not os.path.isdir(found):
-                why = re.sub(r"^ce: error: ", "", str(error))
-                self._notes.append(f"no bytecode was made, so that each rank compiles: {why}")
+            why = _complaint(error)
+        if not os.path.isdir(found):
+            self._notes.append(f"no bytecode was made, so that each rank compiles: {why}")
         return found
+
+
+def _complaint(error: CeError) -> str:
+    """Return what a failed `ce run` complains about, else its command, else how that ended."""
+    if not isinstance(error, process.CommandError):
+        return str(error)
+    ours = re.findall(r"(?m)^ce: error: (.*)", error.stderr)
+    commands = re.findall(r"(?m)^(?!ce: )(.+)", error.stderr)
+    return str([*ours, *commands[-1:], f"its Python ended with exit code {error.status}"][0])
 
 
 class Archive:
