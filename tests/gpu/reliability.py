@@ -32,8 +32,8 @@ from tests.gpu.cluster import (
 PATIENCE_S = 20.0
 READY_S = 60.0
 NEAR_BYTES = 64 << 20
-# Words of Slurm, the kernel or PyTorch that give a reason.
-REASONS = ("oom-kill", "OutOfMemory", "Killed", "Terminated", "Bus error")
+# Words of Slurm (before 23.11, and since), the kernel or PyTorch that give a reason.
+REASONS = ("oom-kill", "oom_kill", "OutOfMemory", "Killed", "Terminated", "Bus error")
 
 
 def processes(words: str = "") -> list[int]:
@@ -65,11 +65,12 @@ def left() -> Mapping[str, int]:
     """Return how many of each kind of thing there are."""
     jobs = subprocess.run(["squeue", "-h"], env=environment(), capture_output=True, text=True)
     mounts = Path("/proc/self/mounts").read_text().splitlines()
-    groups = (path for path in start.CGROUP.glob("**/step_*") if path.is_dir())
+    # by a walk, which does not mind that a cgroup is removed meanwhile
+    groups = [name for _path, names, _files in os.walk(start.CGROUP) for name in names]
     return {
         "processes": len(processes()),
         "mounts": sum(" fuse" in line or "/ce-" in line for line in mounts),
-        "cgroups": len(list(groups)),
+        "cgroups": sum(name.startswith("step_") for name in groups),
         "jobs": len(jobs.stdout.splitlines()),
     }
 

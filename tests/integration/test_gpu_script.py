@@ -126,5 +126,5 @@ def test_a_cluster_for_a_gpu_machine_starts_on_a_bare_one_and_measures(unpacked:
     assert '| the same: {"opens": [], "CUDA_VISIBLE_DEVICES": null' in table
     ways = (unpacked / "reliability.txt").read_text()
     assert re.search(r"\nkill -9 by itself +\| +137 \| +137 \| Killed; nothing left\n", ways)
-    assert re.search(r"\nout of memory +\| +1 \| +1 \| oom-kill Killed; nothing left\n", ways)
+    assert re.search(r"\nout of memory +\| +1 \| +1 \| oom[-_]kill Killed; nothing left\n", ways)
     assert ways.count("nothing left") == 6
