@@ -30,16 +30,18 @@ _LOCK_IT = "ce lock {} pins its image; then push"
 
 
 class Sent(NamedTuple):
-    """The two files of an environment, and the digest of the artifact that has them, if any."""
+    """The texts of the two files of an environment."""
 
-    edf: bytes
-    lock: bytes
-    digest: str = ""
+    edf: str
+    lock: str
 
     def named(self, name: str) -> dict[str, tuple[str, bytes]]:
         """Return names, media types and contents, for a registry."""
         files = ((f"{name}.toml", self.edf), (f"{name}.lock", self.lock))
-        return {file: (kind, content) for (file, content), kind in zip(files, _TYPES, strict=True)}
+        return {
+            file: (kind, text.encode("utf-8", "surrogateescape"))
+            for (file, text), kind in zip(files, _TYPES, strict=True)
+        }
 
 
 def to_send(name: str, context: Context, settings: SiteConfig) -> Sent:
@@ -59,10 +61,10 @@ def to_send(name: str, context: Context, settings: SiteConfig) -> Sent:
     for part in lock.parts:
         _check_is_elsewhere(part, name, context, settings)
     if len(loaded.files) == 1:
-        edf = read_regular(path, follow=True)
+        edf = read_regular(path, follow=True).decode()
     else:
-        edf = as_written(loaded.edf, loaded.files, _checks(loaded.edf)).encode()
-    return Sent(edf, lock.to_json().encode("utf-8", "surrogateescape"))
+        edf = as_written(loaded.edf, loaded.files, _checks(loaded.edf))
+    return Sent(edf, lock.to_json())
 
 
 def _checks(edf: Edf) -> list[dict[str, Any]]:
@@ -106,7 +108,6 @@ def received(image: RegistryImage, context: Context, settings: SiteConfig) -> Se
         edf, lock = map(read_small, fetched.layers)
     lock_file.parsed(lock, image.name)
     try:
-        edf.decode()
+        return Sent(edf.decode(), lock.decode())
     except UnicodeDecodeError:
         raise UserError("its file is not UTF-8", see="image-format", name=image.name) from None
-    return Sent(edf, lock, remote.digest)

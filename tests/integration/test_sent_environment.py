@@ -1,6 +1,7 @@
 """Environments with their locks on their way to a registry, and into other homes."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -204,7 +205,7 @@ def test_what_a_registry_has_is_judged_before_a_file_is_written(people: People, 
     people.ce("ann", "lock", "train")
     lock = json.loads(people.files("ann")["train.lock"])
     edf, text, want = hostile(lock).get(kind, (b"", b"", "not an environment"))
-    files = Sent(edf, text).named("../../../tmp/evil")
+    files = Sent(os.fsdecode(edf), os.fsdecode(text)).named("../../../tmp/evil")
     if kind == "more":
         files["third"] = ("text/plain", b"?")
     name = people.push_artifact(kind, TYPE, files)
@@ -216,8 +217,8 @@ def test_a_lock_that_leads_elsewhere_starts_nothing(people: People) -> None:
     image, other = people.image("sent/said:1", "said"), people.image("sent/hidden:1", "hidden")
     people.edf("ann", "train", TEXT.format(image=other))
     people.ce("ann", "lock", "train")
-    lock = people.files("ann")["train.lock"].encode()
-    sent = Sent(TEXT.format(image=image).encode(), lock)
+    lock = people.files("ann")["train.lock"]
+    sent = Sent(TEXT.format(image=image), lock)
     people.ce("bob", "init", "x", "--from", people.push_artifact("leads", TYPE, sent.named("x")))
     assert "leads to" in people.ce("bob", "plan", "x", code=1)
 

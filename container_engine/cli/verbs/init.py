@@ -111,11 +111,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     """Write the environment, unless the file exists or would not be valid: raise UserError."""
     path = _path(arguments.name, context)
     sent = _sent(arguments, context)
-    text = sent.edf.decode() if sent else _text(arguments, context)
+    text = sent.edf if sent else _text(arguments, context)
     problems = _problems(path, text, context)
     if any(problem.severity == "error" for problem in problems):
         raise RefusedError(problems)
-    with _locked(path, sent.lock if sent else b""):
+    with _locked(path, sent.lock if sent else ""):
         _create(path, text)
     messages.say("".join(problem.text for problem in problems))
     if unset := _unset(arguments.container_options, context):
@@ -149,12 +149,12 @@ def _sent(arguments: argparse.Namespace, context: Context) -> Sent | None:
 
 
 @contextlib.contextmanager
-def _locked(path: str, lock: bytes) -> Iterator[None]:
+def _locked(path: str, lock: str) -> Iterator[None]:
     """Create the lock, if there is one, for an environment that the body creates."""
     if not lock:
         yield
         return
-    _create(lock_of(path), lock.decode())
+    _create(lock_of(path), lock)
     try:
         yield
     except BaseException:
