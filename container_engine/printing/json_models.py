@@ -273,7 +273,9 @@ class Outcome(_Document):
             "may count for each; null if it has no processes of its own (com.ce.unshare)"
         ),
     ]
-    error: Annotated[str | None, about("why the container could not be started")]
+    error: Annotated[
+        str | None, about("why the container could not be started, or ended before the command")
+    ]
 
 
 class EngineVersion(_Document):

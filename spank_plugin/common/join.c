@@ -42,11 +42,12 @@ static void end_as(int status)
 	_exit(128 + WTERMSIG(status));
 }
 
-/* The process beside a command: its child, where the outcome is reported, and the terminal, in descriptors,
- * or -1. The child has a process group of its own, so that the terminal's signals reach it only once. */
+/* The process beside a command: its child, where the outcome is reported, the guard, and the terminal, in
+ * descriptors, or -1. The child has a process group of its own, so that the terminal's signals reach it only
+ * once. */
 struct beside {
 	pid_t child;
-	int outcome, json, terminal;
+	int outcome, json, guard, terminal;
 	int has_lent; /* whether the child's group has the terminal, and gives it back in the end */
 	const char *node;
 	int64_t begun_ms;
@@ -80,7 +81,8 @@ static void await(struct beside *beside)
 			if (beside->has_lent)
 				(void)tcsetpgrp(beside->terminal, getpgrp());
 			if (beside->outcome >= 0)
-				ce_outcome_report(beside->outcome, beside->json, beside->node, &ending);
+				ce_outcome_report(beside->outcome, beside->json, beside->guard, beside->node,
+						  &ending);
 			end_as(status);
 		}
 		if (wants_terminal(status) && lend_terminal(beside)) {
@@ -144,13 +146,15 @@ static int take_limit(struct ce_error *err)
  * error stays for it, too. Without anything to report, nobody must wait for this process to close them. */
 static void keep_for_report(const struct ce_container *container, struct beside *beside)
 {
-	enum { FIRST = 3, COUNT = 3 };
+	enum { FIRST = 3, COUNT = 4 };
 	struct ce_outcome found;
 
 	ce_outcome_read(container->outcome, &found);
 	int is_silent = container->json < 0 && !found.is_watched;
+	/* of a step, the plugin reports the guard's end */
+	int is_step = container->node != NULL;
 	int kept[COUNT] = { is_silent ? -1 : container->outcome, is_silent ? -1 : container->json,
-			    beside->terminal };
+			    is_silent || is_step ? -1 : container->guard, beside->terminal };
 	for (int i = 0; i < COUNT; i++)
 		kept[i] = kept[i] >= 0 ? fcntl(kept[i], F_DUPFD, FIRST + COUNT) : -1;
 	(void)close_range(0, is_silent ? 2 : 1, 0);
@@ -159,7 +163,8 @@ static void keep_for_report(const struct ce_container *container, struct beside 
 	(void)close_range(FIRST + COUNT, ~0U, 0);
 	beside->outcome = kept[0];
 	beside->json = kept[1];
-	beside->terminal = kept[2];
+	beside->guard = kept[2];
+	beside->terminal = kept[3];
 	beside->node = container->node;
 }
 

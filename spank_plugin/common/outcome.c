@@ -9,9 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "generated/help.h"
 #include "io.h"
 #include "say.h"
+
+enum { END_MS = 100 };
 
 int ce_outcome_make(void)
 {
@@ -39,22 +40,57 @@ void ce_outcome_failed(int file)
 		return;
 }
 
+void ce_outcome_ended(int file, const char *cause)
+{
+	struct ce_outcome outcome;
+
+	if (file < 0)
+		return;
+	ce_outcome_read(file, &outcome);
+	if (ce_is_limit(outcome.text))
+		return;
+	outcome.limit[0] = '\0';
+	snprintf(outcome.text, sizeof outcome.text, "%s", cause);
+	if (pwrite(file, &outcome, sizeof outcome, 0) < 0)
+		return;
+}
+
+/* Processes were refused, and the container has not ended. */
+static int is_warning(const struct ce_outcome *outcome)
+{
+	return outcome->limit[0] != '\0' && !ce_is_limit(outcome->text);
+}
+
 static void say(const struct ce_outcome *outcome, const char *node)
 {
-	int is_end = ce_is_limit(outcome->text);
-
-	if (is_end && node != NULL)
-		ce_say_error(node, outcome->text, CE_HELP_CONTAINER_LIMIT);
-	else if (node != NULL)
+	if (node != NULL && is_warning(outcome))
 		ce_say(node, "warning", outcome->text);
+	else if (node != NULL)
+		ce_say_error(node, outcome->text, ce_end_help(outcome->text));
+	else if (is_warning(outcome))
+		ce_say_here("warning", outcome->text, "");
 	else
-		ce_say_here(is_end ? "error" : "warning", outcome->text,
-			    is_end ? CE_HELP_CONTAINER_LIMIT : "");
+		ce_say_here("error", outcome->text, ce_end_help(outcome->text));
+}
+
+/* Write the cause of an end that no limit is, as JSON: what would need an escape becomes a question mark. */
+static void write_cause(const struct ce_outcome *outcome, char *text, size_t size)
+{
+	if (outcome->text[0] == '\0' || outcome->limit[0] != '\0') {
+		snprintf(text, size, "null");
+		return;
+	}
+	snprintf(text, size, "\"%s\"", outcome->text);
+	for (char *c = text + 1; c[1] != '\0'; c++) {
+		if (*c == '"' || *c == '\\' || (signed char)*c < ' ')
+			*c = '?';
+	}
 }
 
 static void write_json(int json, const struct ce_outcome *outcome, const struct ce_ending *ending)
 {
-	char killed[16] = "null", limit[16] = "null", peak[32] = "null", text[512];
+	char killed[16] = "null", limit[16] = "null", peak[32] = "null", text[1024];
+	char cause[sizeof outcome->text + 3];
 	int status = ending->status;
 	int is_killed = WIFSIGNALED(status);
 
@@ -65,25 +101,39 @@ static void write_json(int json, const struct ce_outcome *outcome, const struct 
 	if (outcome->is_watched)
 		snprintf(peak, sizeof peak, "%" PRIu64,
 			 outcome->peak > ending->largest ? outcome->peak : ending->largest);
+	write_cause(outcome, cause, sizeof cause);
 	int length = snprintf(text, sizeof text,
 			      "{\"version\": 1, \"started\": %s, \"exit_code\": %d, \"signal\": %s, "
 			      "\"limit\": %s, \"seconds\": %" PRId64 ".%03d, \"peak_memory\": %s, "
-			      "\"error\": null}\n",
+			      "\"error\": %s}\n",
 			      outcome->failed ? "false" : "true",
 			      is_killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status), killed, limit,
-			      ending->took_ms / 1000, (int)(ending->took_ms % 1000), peak);
+			      ending->took_ms / 1000, (int)(ending->took_ms % 1000), peak, cause);
 	if (ce_write_all(json, text, (size_t)length) < 0)
 		ce_say_here("error", "cannot write the file of --json", "");
 }
 
-void ce_outcome_report(int file, int json, const char *node, const struct ce_ending *ending)
+/* Return whether the guard has ended, which it does after the command. Its end may be seen a moment after
+ * that of a command that is killed with it, or by SIGBUS without its image. */
+static int has_ended(int guard, int is_signalled)
+{
+	return guard >= 0 && ce_wait_readable(guard, ce_now_ms() + (is_signalled ? END_MS : 0));
+}
+
+void ce_outcome_report(int file, int json, int guard, const char *node, const struct ce_ending *ending)
 {
 	struct ce_outcome outcome;
 
+	int is_killed = WIFSIGNALED(ending->status) && WTERMSIG(ending->status) == SIGKILL;
+	int is_alone = has_ended(guard, WIFSIGNALED(ending->status));
+	/* the guard notes the cause before it ends */
 	ce_outcome_read(file, &outcome);
-	/* the command ended by itself after the limit was noted, before the container was killed for it */
-	if (ce_is_limit(outcome.text) &&
-	    !(WIFSIGNALED(ending->status) && WTERMSIG(ending->status) == SIGKILL))
+	if (is_alone && (outcome.text[0] == '\0' || is_warning(&outcome))) {
+		outcome.limit[0] = '\0';
+		snprintf(outcome.text, sizeof outcome.text, "%s", CE_CAUSE_KILLED);
+	}
+	/* the command ended by itself after the cause was noted, before the container was killed for it */
+	if (!is_warning(&outcome) && (ce_is_limit(outcome.text) ? !is_killed : ending->status == 0))
 		outcome.limit[0] = outcome.text[0] = '\0';
 	if (outcome.text[0] != '\0')
 		say(&outcome, node);

@@ -8,7 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* of ce-enter, set by `ce run`: the descriptors of that file and of the file for JSON, each -1 for none */
+#include "generated/help.h"
+#include "image_gone.h"
+
+/* of ce-enter, set by `ce run`: the descriptors of that file, of the file for JSON, and of the guard (a
+ * pidfd), each -1 for none */
 #define CE_OUTCOME "CE_OUTCOME"
 
 struct ce_outcome {
@@ -16,9 +20,11 @@ struct ce_outcome {
 	uint64_t peak;	     /* the most memory that it has seen, in bytes */
 	uint64_t failed;     /* the command could not be executed */
 	char limit[8];	     /* "memory", "pids" or "time", once that is reached */
-	char text[240];	     /* the same in a sentence */
+	char text[240];	     /* the same in a sentence, or what else has ended the container */
 };
 
+/* the cause of a container's end if nothing could report one */
+#define CE_CAUSE_KILLED "the process that guards the container was killed"
 /* how the sentence begins for a limit that ends the container */
 #define CE_CAUSE_LIMIT "the container was ended: "
 
@@ -26,6 +32,14 @@ struct ce_outcome {
 static inline int ce_is_limit(const char *cause)
 {
 	return strncmp(cause, CE_CAUSE_LIMIT, sizeof CE_CAUSE_LIMIT - 1) == 0;
+}
+
+/* Return the lines to print below the cause of a container's end (help.h). */
+static inline const char *ce_end_help(const char *cause)
+{
+	if (strncmp(cause, CE_CAUSE_GONE, sizeof CE_CAUSE_GONE - 1) == 0)
+		return CE_HELP_IMAGE_GONE;
+	return ce_is_limit(cause) ? CE_HELP_CONTAINER_LIMIT : CE_HELP_CONTAINER_DIED;
 }
 
 /* Make the file. Return its descriptor, or -1 with errno. */
@@ -37,6 +51,9 @@ void ce_outcome_read(int file, struct ce_outcome *outcome);
 /* Note in the file, if there is one, that the command could not be executed. */
 void ce_outcome_failed(int file);
 
+/* Note in the file, if there is one, why the container ends, unless a limit is noted that it has reached. */
+void ce_outcome_ended(int file, const char *cause);
+
 /* The end of a command: the status of waitpid, the time that it took, the memory of its largest process. */
 struct ce_ending {
 	int status;
@@ -44,6 +61,7 @@ struct ce_ending {
 	uint64_t largest;
 };
 
-/* Print which limit was reached, if any, with the name of a task's node (else NULL), and write the JSON of
- * `ce run --json` (container_engine/printing/json_models.py) to the descriptor `json` unless that is -1. */
-void ce_outcome_report(int file, int json, const char *node, const struct ce_ending *ending);
+/* Print what has ended the container, or which limit was reached, if any, with the name of a task's node
+ * (else NULL). Write the JSON of `ce run --json` (container_engine/printing/json_models.py) to the descriptor
+ * `json` unless that is -1. `guard` is a pidfd, or -1. */
+void ce_outcome_report(int file, int json, int guard, const char *node, const struct ce_ending *ending);

@@ -108,7 +108,7 @@ static int claim(const struct ce_launcher *launcher)
 
 static void find_cause(const struct ce_launcher *launcher, char cause[CE_CAUSE_SIZE])
 {
-	static const char killed[] = "the process that guards the container was killed";
+	static const char killed[] = CE_CAUSE_KILLED;
 
 	ssize_t n = ce_look(launcher->life, MSG_DONTWAIT, cause, CE_CAUSE_SIZE - 1);
 	if (n <= 0)

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "common/become_user.h"
-#include "common/image_gone.h"
 #include "common/io.h"
 #include "common/kill_container.h"
 #include "common/outcome.h"
@@ -71,13 +70,6 @@ static int claim_soon(int marks, const struct message *message)
 		return 1;
 	}
 	return waitid(P_PIDFD, (id_t)child, &end, WEXITED) < 0 || end.si_status != 1;
-}
-
-const char *ce_end_help(const char *cause)
-{
-	if (strncmp(cause, CE_CAUSE_GONE, strlen(CE_CAUSE_GONE)) == 0)
-		return CE_HELP_IMAGE_GONE;
-	return ce_is_limit(cause) ? CE_HELP_CONTAINER_LIMIT : CE_HELP_CONTAINER_DIED;
 }
 
 static void tell(const void *context)

@@ -29,9 +29,6 @@ void ce_end_finish(struct ce_end *end);
  * printed messages comes from the user and is untrusted. In slurmstepd, as root, from any thread. */
 void ce_end_report(const struct ce_launcher *launcher, const char *cause);
 
-/* Return the lines to print below the death of a container (help.h), by its cause. */
-const char *ce_end_help(const char *cause);
-
 /* Do this work in a child that has become the user; wait a second at most, then kill it. Its stderr is
  * slurmstepd's, which for a batch job is the job's. In slurmstepd, as root. */
 void ce_end_as_user(uid_t uid, gid_t gid, void (*work)(const void *), const void *context);

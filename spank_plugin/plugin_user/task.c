@@ -13,6 +13,7 @@
 #include "common/advice.h"
 #include "common/io.h"
 #include "common/join.h"
+#include "common/outcome.h"
 #include "common/pmix_root.h"
 #include "common/say.h"
 #include "common/seccomp.h"

@@ -201,8 +201,10 @@ static void take_outcome(struct ce_container *container)
 {
 	const char *text = getenv(CE_OUTCOME);
 
-	if (text == NULL || sscanf(text, "%d %d", &container->outcome, &container->json) != 2)
+	if (text == NULL ||
+	    sscanf(text, "%d %d %d", &container->outcome, &container->json, &container->guard) != 3)
 		return;
+	(void)fcntl(container->guard, F_SETFD, FD_CLOEXEC);
 	(void)fcntl(container->outcome, F_SETFD, FD_CLOEXEC);
 	if (container->json >= 0)
 		(void)fcntl(container->json, F_SETFD, FD_CLOEXEC);

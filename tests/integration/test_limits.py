@@ -1,9 +1,11 @@
 """Limits of the container of `ce run`, and the JSON of what became of its command."""
 
+import contextlib
 import json
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -296,3 +298,55 @@ def test_the_document_is_that_of_the_schema(engine: Engine) -> None:
     for limits in ("", "[annotations.com.ce]\ntime_limit_s = 1"):
         _done, document = _run(engine, limits, "sleep", "2")
         Outcome.model_validate(document)
+
+
+# ---- ends of the container that no limit causes ----------------------------------------------
+
+
+def _parent(pid: str) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1]
+
+
+def _kill(mark: str, name: str) -> None:
+    """Kill .ce-init, in whose container something is called `mark`, its parent, or a sibling."""
+    named: dict[str, list[str]] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            named.setdefault(place.joinpath("comm").read_text().strip(), []).append(place.name)
+    (init,) = (n for n in named[".ce-init"] if mark in Path(f"/proc/{n}/mountinfo").read_text())
+    guard = _parent(init)
+    (image,) = (n for n in named["ce-image"] if _parent(n) == guard)
+    assert guard in named["ce-guard"]
+    victims = {".ce-init": init, "ce-guard": guard, "ce-image": image}
+    os.kill(int(victims[name]), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("victim", "words"),
+    [
+        ("ce-guard", "the process that guards the container was killed"),
+        ("ce-image", "the process that serves the image (ce-image) was killed by signal 9"),
+        (".ce-init", "the container's init process ended"),
+    ],
+)
+@pytest.mark.parametrize("limits", [_MEMORY, "[annotations.com.ce]\npids_limit = 50"])
+def test_a_container_that_dies_says_why(
+    engine: Engine, limits: str, victim: str, words: str
+) -> None:
+    place = engine.scratch / os.urandom(8).hex()
+    place.mkdir()
+    file = engine.scratch / f"{place.name}.json"
+    edf = engine.edf(f'mounts = ["{place}:/there"]\n{limits}', "demo")
+    ce, _run, name, *rest = engine.argv(edf, "sh", "-c", "echo begun; exec sleep 60")
+    with engine.popen([ce, "run", "--json", str(file), name, *rest]) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        _kill(place.name, victim)
+        _out, err = process.communicate(timeout=30)
+    # it may have missed a page of its program first
+    assert process.returncode in {-signal.SIGKILL, -signal.SIGBUS}, err
+    assert f"ce: error: {words}\n" in err
+    assert "ce: see: ce help container-died\n" in err
+    document = json.loads(file.read_text())
+    assert (document["exit_code"], document["limit"]) == (128 - process.returncode, None)
+    assert document["error"] == words

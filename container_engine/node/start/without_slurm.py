@@ -65,7 +65,6 @@ def run_in_container(
     outcome = -1
     if json_file >= 0 or limits(plan) is not None:
         outcome = memory_file("ce-outcome", bytes(_OUTCOME_SIZE))
-        environment[_OUTCOME] = f"{outcome} {json_file}"
     ready = start(plan, os.environ, GuardDescriptors(this, outcome=outcome), libexec)
     reaper.start(libexec, "processes", (this, ready.guard, ready.mount_ns))
     ready.go_on()
@@ -79,9 +78,11 @@ def run_in_container(
     records = memory_file("ce-env", ready.records)
     words = entering(libexec, entered, ready.mount_ns, records, ready.workdir)
     # os.environ also has the variables that ce-start hides from Python, such as LD_PRELOAD
-    for fd in (outcome, json_file):
-        if fd >= 0:
-            os.set_inheritable(fd, True)
+    if outcome >= 0:
+        environment[_OUTCOME] = f"{outcome} {json_file} {ready.guard}"
+        for fd in (outcome, json_file, ready.guard):
+            if fd >= 0:
+                os.set_inheritable(fd, True)
     programs.become([*words, *argv], environment)
 
 

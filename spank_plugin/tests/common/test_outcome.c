@@ -9,7 +9,7 @@
 #include "common/outcome.h"
 #include "harness.h"
 
-static int status, json;
+static int status, json, guard = -1;
 static struct ce_outcome outcome = { .is_watched = 1, .peak = 7 };
 
 static void report(void)
@@ -17,7 +17,7 @@ static void report(void)
 	const struct ce_ending ending = { .status = status, .took_ms = 1000, .largest = 0 };
 
 	CE_AUTO_FD file = ce_memory_file("outcome", &outcome, sizeof outcome);
-	ce_outcome_report(file, json, NULL, &ending);
+	ce_outcome_report(file, json, guard, NULL, &ending);
 }
 
 /* Report the end of a command with this status of waitpid; return the JSON, which the caller frees. */
@@ -51,4 +51,63 @@ TEST("a command whose container was refused processes ends as it will, with a wa
 	CE_AUTO_FREE char *ended = reported(0);
 	CHECK_CONTAINS(ended, "\"exit_code\": 0, \"signal\": null, \"limit\": \"pids\"");
 	CHECK_CONTAINS(test_printed, "warning: further ones were refused");
+}
+
+TEST("a container that ends for no limit says why, and so does the JSON")
+{
+	outcome.limit[0] = '\0';
+	strcpy(outcome.text, CE_CAUSE_GONE "'/a\"b\\c\303' was removed");
+	CE_AUTO_FREE char *killed = reported(SIGKILL);
+	CHECK_CONTAINS(killed, "\"limit\": null");
+	CHECK_CONTAINS(killed, "\"error\": \"the image can no longer be read: '/a?b?c?' was removed\"}");
+	CHECK_CONTAINS(test_printed, "error: the image can no longer be read: '/a\"b\\c\303' was removed");
+	CE_AUTO_FREE char *failed = reported(1 << 8);
+	CHECK_CONTAINS(failed, "\"error\": \"the image");
+	CE_AUTO_FREE char *ended = reported(0);
+	CHECK_CONTAINS(ended, "\"error\": null}");
+	CHECK_TEXT(test_printed, "");
+}
+
+TEST("the end of the guard is the cause if it could not report one")
+{
+	int ends[2];
+
+	CHECK_INT(pipe(ends), 0);
+	guard = ends[0];
+	memset(outcome.limit, 0, sizeof outcome.limit);
+	memset(outcome.text, 0, sizeof outcome.text);
+	CE_AUTO_FREE char *alone = reported(SIGKILL);
+	CHECK_CONTAINS(alone, "\"limit\": null");
+	CHECK_CONTAINS(alone, "\"error\": null}");
+	CHECK_TEXT(test_printed, "");
+	close(ends[1]);
+	for (int is_warned = 0; is_warned < 2; is_warned++) {
+		strcpy(outcome.limit, is_warned ? "pids" : "");
+		strcpy(outcome.text, is_warned ? "further ones were refused" : "");
+		CE_AUTO_FREE char *killed = reported(SIGKILL);
+		CHECK_CONTAINS(killed, "\"limit\": null");
+		CHECK_CONTAINS(killed, "\"error\": \"" CE_CAUSE_KILLED "\"}");
+		CHECK_CONTAINS(test_printed, "error: " CE_CAUSE_KILLED);
+	}
+	close(ends[0]);
+	guard = -1;
+}
+
+TEST("a cause replaces a warning, and no limit")
+{
+	struct ce_outcome found;
+
+	strcpy(outcome.limit, "pids");
+	strcpy(outcome.text, "further ones were refused");
+	CE_AUTO_FD file = ce_memory_file("outcome", &outcome, sizeof outcome);
+	ce_outcome_ended(file, "the init process ended");
+	ce_outcome_read(file, &found);
+	CHECK_TEXT(found.text, "the init process ended");
+	CHECK_TEXT(found.limit, "");
+	strcpy(outcome.limit, "time");
+	strcpy(outcome.text, CE_CAUSE_LIMIT "it ran for longer");
+	CHECK_INT(pwrite(file, &outcome, sizeof outcome, 0), sizeof outcome);
+	ce_outcome_ended(file, "the init process ended");
+	ce_outcome_read(file, &found);
+	CHECK_TEXT(found.limit, "time");
 }

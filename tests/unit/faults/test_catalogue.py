@@ -99,7 +99,7 @@ def test_each_code_in_the_sources_is_in_the_catalogue() -> None:
 
 
 def test_every_code_arises_somewhere() -> None:
-    files = [*PACKAGE.rglob("*.py"), *(ROOT / "spank_plugin").glob("[!t]*/*.c")]
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "spank_plugin").glob("[!t]*/*.[ch]")]
     others = [file for file in files if file.name != "catalogue.py"]
     text = "\n".join(file.read_text(encoding="utf-8") for file in others)
     helps = re.findall(r"\bCE_HELP_(\w+)", text)
