@@ -47,9 +47,14 @@ class Host(NamedTuple):
     @property
     def conf(self) -> Path | None:
         """Return slurm.conf, None without one."""
-        found = slurm.find_conf(self.env, ("/etc/slurm/slurm.conf",))
-        place = Path(found) if found else self.root / "etc/slurm/slurm.conf"
-        return place if place.is_file() else None
+        return next((place for place in self.conf_places if place.is_file()), None)
+
+    @property
+    def conf_places(self) -> list[Path]:
+        """Return where slurm.conf may be: where the environment says, then the usual places."""
+        named = self.env.get("SLURM_CONF")
+        usual = [self.root / place.lstrip("/") for place in slurm.conf_places({})]
+        return [Path(named), *usual] if named else usual
 
     @property
     def plugstack(self) -> Path:
@@ -123,6 +128,7 @@ def look(here: Host) -> Iterator[Finding]:
     yield installation.owner(here.prefix)
     yield from host.look_at_kernel(here.root)
     yield _plugin(here)
+    yield _slurm_conf(here)
     yield from _plugstack(here)
     yield from _commands(here)
     yield _profile(here)
@@ -165,6 +171,18 @@ def _plugin(here: Host) -> Finding:
         remedy = f"with a C compiler and the headers of that Slurm: make -C {sources}"
         return failed("slurm", text, remedy)
     return ok("slurm", f"{release}: there is a plugin for it")
+
+
+def _slurm_conf(here: Host) -> Finding:
+    """Warn of a Slurm whose slurm.conf, and so plugstack.conf, is in none of the known places."""
+    check = "slurm.conf"
+    if here.conf is not None:
+        return ok(check, str(here.conf))
+    if _release(here.env) is None and not here.plugstack.exists():
+        return ok(check, "none, as there is no Slurm on this host")
+    places = ", ".join(map(str, here.conf_places))
+    text = f"not found in {places}: without it plugstack.conf is not changed"
+    return warning(check, text, f"SLURM_CONF=FILE {here.prefix}/sbin/ce-system-install")
 
 
 def _plugstack(here: Host) -> Iterator[Finding]:
@@ -281,7 +299,10 @@ def _install(here: Host) -> None:
         printed.line(
             f"when all nodes have it: Epilog={epilog} in {here.conf}, scontrol reconfigure"
         )
-    printed.line(f"installed: {__version__} below {here.prefix}; ce doctor starts a container")
+    known = "; ce doctor starts a container"
+    if _slurm_conf(here).state is not State.OK:
+        known = " for ce run alone: plugstack.conf was not changed, so srun has no --environment"
+    printed.line(f"installed: {__version__} below {here.prefix}{known}")
 
 
 def profile(prefix: Path) -> str:
@@ -341,6 +362,9 @@ def _link(path: Path, target: str) -> None:
 def _remove(here: Host) -> int:
     """Remove this installation's line first, then its link; a site's changes to the line go too."""
     own = str(here.prefix / installation.PLUGIN)
+    conf = _slurm_conf(here)
+    if conf.state is not State.OK:
+        _say([conf._replace(remedy=f"{conf.remedy} --remove")], whole=False)
     lines = [line.text for line in installation.lines(here.own_line)]
     if any(installation.names(text, own) for text in lines):
         here.own_line.unlink()

@@ -96,6 +96,53 @@ def test_a_release_without_a_plugin_is_told_how_to_get_one(here: Host) -> None:
     assert found.remedy.endswith(f"make -C {here.prefix}/share/container-engine/src")
 
 
+@pytest.fixture
+def lost(here: Host) -> Host:
+    """Return the host with its slurm.conf where nothing points to."""
+    (here.root / "etc/slurm/slurm.conf").rename(here.root / "slurm.conf")
+    return here._replace(env={"PATH": here.env["PATH"]})
+
+
+def test_a_slurm_conf_that_is_not_found_is_told_and_how_to_name_it(
+    lost: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (found,) = bad(lost, "slurm.conf")
+    assert found.state is State.WARNING
+    places = f"{lost.root}/etc/slurm/slurm.conf, {lost.root}/run/slurm/conf/slurm.conf"
+    assert f"not found in {places}: " in found.message
+    assert found.remedy == f"SLURM_CONF=FILE {lost.prefix}/sbin/ce-system-install"
+    system_install._install(lost)
+    assert not lost.own_line.exists()
+    assert "plugstack.conf was not changed, so srun has no --environment" in capsys.readouterr().out
+    # a wrong name is one of the places
+    named = lost._replace(env={**lost.env, "SLURM_CONF": "/nowhere/slurm.conf"})
+    assert "not found in /nowhere/slurm.conf, /" in bad(named, "slurm.conf")[0].message
+
+
+def test_the_remedy_for_it_writes_the_line_and_removes_it(
+    lost: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = str(lost.root / "slurm.conf")
+    named = lost._replace(env={**lost.env, "SLURM_CONF": conf})
+    assert bad(named, "slurm.conf") == []
+    system_install._install(named)
+    line = lost.root / "plugstack.conf.d/container-engine.conf"
+    assert line.read_text() == f"{named.wanted}\n"
+    capsys.readouterr()
+    system_install._remove(lost)
+    assert line.exists()
+    assert "remedy: SLURM_CONF=FILE " in capsys.readouterr().out
+    system_install._remove(named)
+    assert not line.exists()
+
+
+def test_without_slurm_its_conf_is_not_missed(lost: Host) -> None:
+    (lost.root / "programs/scontrol").unlink()
+    assert bad(lost, "slurm.conf") == []
+    lost.plugstack.write_text("# nothing\n")
+    assert [found.state for found in bad(lost, "slurm.conf")] == [State.WARNING]
+
+
 def test_another_ce_and_a_package_are_named(here: Host) -> None:
     (here.root / "usr/local/bin").mkdir(parents=True)
     (here.root / "usr/local/bin/ce").symlink_to("/bin/true")
