@@ -92,9 +92,14 @@ def owner(prefix: Path, owners: Collection[int] = (0,)) -> Finding:
             continue  # the mode of a link means nothing
         found = owner_fault(str(path), status, owners, sticky_is_safe=True)
         if found:
-            whole = "" if path in prefix.parents else "-R "
-            place = shlex.quote(str(prefix if whole else path))
-            remedy = found[2] if status.st_uid in owners else f"chown {whole}root {place}"
+            if status.st_uid in owners:
+                remedy = found[2]
+            elif path not in prefix.parents:
+                remedy = f"chown -R root {shlex.quote(str(prefix))}"
+            else:
+                # such as a home, which must stay its user's
+                as_root, or_you = ("", " or you") if len(owners) > 1 else (" as root", "")
+                remedy = f"unpack it{as_root} below a directory that belongs to root{or_you}"
             return failed("owner", f"{path}: {found[1]}", remedy)
     who = "root" if len(owners) == 1 else "you"
     return ok("owner", f"{who}, and nobody else may write anything below {prefix}")

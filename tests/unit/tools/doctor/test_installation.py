@@ -350,7 +350,11 @@ def test_the_remedy_for_a_wrong_owner_names_what_he_owns_ready_for_a_shell(tmp_p
     prefix = above / "ce"
     prefix.mkdir(parents=True)
     os.chown(above, 12345, -1)
-    assert installation.owner(prefix).remedy == f"chown root '{above}'"
+    # chown would take a home away from its user
+    wanted = "unpack it as root below a directory that belongs to root"
+    assert installation.owner(prefix).remedy == wanted
+    wanted = "unpack it below a directory that belongs to root or you"
+    assert installation.owner(prefix, {0, 12346}).remedy == wanted
     os.chown(above, 0, -1)
     os.chown(prefix, 12345, -1)
     assert installation.owner(prefix).remedy == f"chown -R root '{prefix}'"
