@@ -72,9 +72,9 @@ def log_directory(environment: Mapping[str, str]) -> str:
 def _refusal(refused: RefusedError, log: str) -> str:
     from container_engine.faults.catalogue import code_for, remedy
 
-    errors = [problem for problem in refused.problems if problem.severity == "error"]
+    errors = [problem for problem in refused.found if problem.severity == "error"]
     codes = [code_for(problem.see, problem.key) for problem in errors]
-    text = "".join(problem.text for problem in refused.problems)
+    text = "".join(problem.text for problem in refused.found)
     if not any(problem.hint for problem in errors):
         text += f"ce: hint: {remedy(codes[0], None)}\n"
     return text + _last(log, codes)

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections import abc
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -111,15 +112,38 @@ def test_the_verdict_on_a_published_file_is_that_of_ce(number: str, capsys: Capt
     verdict = api.validate(path)
     assert verdict.valid == said["valid"]
     assert (verdict.image, [*verdict.files]) == (said["image"], said["files"])
-    found = [(p.severity, p.file, p.line, p.key, p.message, p.hint) for p in verdict.problems]
-    keys = ("severity", "file", "line", "key", "message", "hint")
-    assert found == [tuple(problem[key] for key in keys) for problem in said["problems"]]
+    assert [asdict(problem) for problem in verdict.problems] == said["problems"]
     if main(["render", "--format=toml", str(path)]) == 0:
         assert api.Environment.from_file(path).to_toml() == capsys.readouterr().out
     else:
         with pytest.raises(api.RefusedError) as refused:
             api.Environment.from_file(path)
         assert refused.value.problems == tuple(verdict.problems)
+
+
+@pytest.mark.parametrize("name", ["pytorch", "hree", "./none.toml", "wrong.toml", "absent.toml"])
+def test_each_error_has_the_hint_that_ce_prints(here: Path, name: str, capsys: Capture) -> None:
+    (here / ".edf").mkdir()
+    (here / ".edf/here.toml").write_text('image = "debian:12"\n')
+    (here / "wrong.toml").write_text('image = "debian:12"\nmounts = 1\nworkdir = "x y/"\n')
+    (here / "absent.toml").write_text('image = "debian:12"\nmounts = ["/nowhere:/data"]\n')
+    main(["validate", "--check-files", name])
+    printed = capsys.readouterr().err
+    verdict = api.validate(name)
+    problems = (*verdict.problems, *verdict.missing)
+    assert problems
+    for problem in problems:
+        assert problem.hint
+        assert problem.see
+        assert f"ce: hint: {problem.hint}\n" in printed
+        assert problem.line or problem.file in (name, str(here / name))
+
+
+def test_a_verdict_is_of_tuples_and_can_be_a_key(here: Path) -> None:
+    (here / "absent.toml").write_text('image = "debian:12"\nmounts = ["/nowhere:/data"]\n')
+    first, second = api.validate("absent.toml"), api.validate("none")
+    assert len({first, second}) == 2
+    assert len(first.missing) == 1
 
 
 def test_the_keys_and_their_types_are_those_of_the_schema() -> None:

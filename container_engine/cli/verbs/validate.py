@@ -15,9 +15,10 @@ from container_engine.cli.command_line.options import (
 )
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.edf.model import Problem
-from container_engine.faults.catalogue import code_for, remedy
+from container_engine.faults.catalogue import remedy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
+from container_engine.submit.refused import complete
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +58,9 @@ def _with_remedies(problems: Sequence[Problem]) -> list[Problem]:
     """Return the problems with the hints that a launch would print, each general one once."""
     shown: list[Problem] = []
     for problem in problems:
-        hint = problem.hint
-        if problem.severity == "error" and not hint:
-            hint = remedy(code_for(problem.see, problem.key), None)
-        is_new = hint == problem.hint or all(other.hint != hint for other in shown)
-        shown.append(replace(problem, hint=hint if is_new else None))
+        is_general = problem.hint == remedy(problem.see, None)
+        is_new = not is_general or all(other.hint != problem.hint for other in shown)
+        shown.append(problem if is_new else replace(problem, hint=None))
     return shown
 
 
@@ -81,10 +80,7 @@ def _as_json(verdict: api.Verdict) -> dict[str, object]:
         "valid": verdict.valid,
         "image": verdict.image,
         "files": list(verdict.files),
-        "problems": [
-            {**asdict(problem), "see": code_for(problem.see, problem.key)}
-            for problem in verdict.problems
-        ],
+        "problems": [asdict(problem) for problem in verdict.problems],
     }
 
 
@@ -104,6 +100,6 @@ def _judge(name: str | None, arguments: argparse.Namespace, context: Context) ->
     verdict = api.validate_in(context, name, options)
     problems = [*verdict.problems, *(verdict.missing if arguments.check_files else ())]
     if arguments.strict:
-        problems = [replace(problem, severity="error") for problem in problems]
+        problems = [complete(replace(problem, severity="error")) for problem in problems]
     shown = " ".join(arguments.container_options) if name is None else name
-    return verdict._replace(name=shown, problems=problems)
+    return verdict._replace(name=shown, problems=tuple(problems))
