@@ -52,8 +52,7 @@ def _empty(directory: Path) -> None:
 
 def purge(layout: Layout) -> None:
     for change in machine.removals(layout):
-        print(f"sandbox: changes this machine: {change.describe}", flush=True)
-        change.execute()
+        machine.apply(change)
     shutil.rmtree(layout.dir, ignore_errors=False)
 
 
@@ -63,12 +62,12 @@ def main(argv: list[str], layout: Layout) -> int:
         print(f"sandbox: nothing in {layout.dir}")
         return 0
     bring_down(layout)
-    settings = "what sandbox/up printed as changes of this machine's mounts and /dev/fuse"
+    settings = machine.recorded(layout)
     if args.purge:
         purge(layout)
-        print(f"sandbox: stopped and removed; left: {settings}")
+        print("sandbox: stopped and removed")
     else:
-        print(
-            f"sandbox: stopped; left: {layout.dir} and its users (--purge removes them), {settings}"
-        )
+        print(f"sandbox: stopped; left: {layout.dir} and its users (--purge removes them)")
+    for text in settings:
+        print(f"sandbox: left as changed until the next boot: {text}")
     return 0

@@ -26,17 +26,43 @@ class Change:
     execute: Callable[[], None]
 
 
-def needed_changes(layout: Layout) -> list[Change]:
-    """Return the changes that this machine still needs, in the order to apply them."""
+def needed_settings() -> list[Change]:
+    """Return the changes of settings that this machine still needs, which nothing takes back."""
     return [
         *_fuse(),
         *_user_namespaces(),
         *cgroup_changes(CGROUPS),
         *_shared_root(),
         *_mqueue(),
-        *_group(),
-        *_users(layout),
     ]
+
+
+def needed_accounts(layout: Layout) -> list[Change]:
+    """Return the group and the users that this machine still needs."""
+    return [*_group(), *_users(layout)]
+
+
+def apply(change: Change) -> None:
+    """Print a change, and make it."""
+    print(f"sandbox: changes this machine: {change.describe}", flush=True)
+    change.execute()
+
+
+def record(layout: Layout, change: Change) -> None:
+    """Write down a change that stays until the machine is booted again."""
+    path = _record(layout)
+    before = path.read_text() if path.exists() else ""
+    path.write_text(f"{before}{change.describe}\n")
+
+
+def recorded(layout: Layout) -> list[str]:
+    """Return the changes since the machine was booted."""
+    path = _record(layout)
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _record(layout: Layout) -> Path:
+    return layout.dir / f"changes-{(KERNEL / 'random/boot_id').read_text().strip()}"
 
 
 def _command(*argv: str) -> Change:

@@ -48,9 +48,11 @@ def prepare(layout: Layout) -> None:
     if os.geteuid() != 0:
         raise SandboxError("sandbox/up: needs root: slurmd starts tasks as other users")
     make_directories(layout)
-    for change in machine.needed_changes(layout):
-        print(f"sandbox: changes this machine: {change.describe}", flush=True)
-        change.execute()
+    for change in machine.needed_settings():
+        machine.apply(change)
+        machine.record(layout, change)
+    for change in machine.needed_accounts(layout):
+        machine.apply(change)
     demo.provide(layout)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ce_sandbox import config, machine, processes
+from ce_sandbox import config, down, machine, processes
 from ce_sandbox.layout import MAX_NODES, MAX_NODES_AT_ONCE, Layout, from_environment
 from ce_sandbox.up import chosen_tracking, configured_nodes
 from tests.slurm.polling import until
@@ -92,6 +92,22 @@ def test_controllers_of_the_unified_tree_get_a_hierarchy_of_their_own(tmp_path: 
         f"mkdir {tmp_path}/hugetlb",
         f"mount -t cgroup -o hugetlb cgroup {tmp_path}/hugetlb",
     ]
+
+
+def test_down_lists_what_up_has_changed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout = Layout(tmp_path)
+    monkeypatch.setattr(down, "bring_down", lambda _layout: None)
+    stopped = f"sandbox: stopped; left: {tmp_path} and its users (--purge removes them)\n"
+    assert down.main([], layout) == 0
+    assert capsys.readouterr().out == stopped
+    (tmp_path / "changes-of-an-earlier-boot").write_text("mknod /dev/fuse c 10 229\n")
+    for text in ("mount /a", "mount /b"):
+        machine.record(layout, machine.Change(text, lambda: None))
+    assert down.main([], layout) == 0
+    left = "sandbox: left as changed until the next boot: mount"
+    assert capsys.readouterr().out == f"{stopped}{left} /a\n{left} /b\n"
 
 
 @pytest.mark.parametrize("controllers", [None, "\n"])
