@@ -272,11 +272,8 @@ def test_a_pod_fits_the_schema_of_kubernetes(tmp_path: Path) -> None:
 
 def test_mini_swe_agent_runs_its_commands_in_a_sandbox(user: User) -> None:
     user.from_page("ce_agent.py", "agents.md")
-    edf = user.directory / "agent.toml"
-    text = (PAGES / "agents.md").read_text()
-    [page] = re.findall(r"^```toml\n(# ~/.edf/agent.toml\n.*?)^```$", text, re.M | re.S)
-    page = re.sub(r"^image = .*$", f'image = "{user.image}"', page, flags=re.M)
-    edf.write_text(page.replace('memory_limit = "2g"', 'memory_limit = "300m"'))
+    edf = _agent_environment(user)
+    edf.write_text(edf.read_text().replace('memory_limit = "2g"', 'memory_limit = "300m"'))
     out = user.python("mini-swe-agent", "agent_job.py", str(edf), env={"SECRET": "x"})
     [line] = re.findall(r"^RESULT (.*)$", out, re.M)
     found = json.loads(line)
@@ -289,6 +286,56 @@ def test_mini_swe_agent_runs_its_commands_in_a_sandbox(user: User) -> None:
     assert late["returncode"] == 124
     # the limit ended the container; the next command has a new one
     assert large["returncode"] == 137
-    assert "'limit': 'memory'" in large["exception_info"]
+    assert '"limit": "memory"' in large["exception_info"]
     assert "more than the 300 MiB of com.ce.memory_limit" in large["raw_output"]
     assert "No such file" in again["raw_output"]
+    # no command is tried where no container can be started
+    assert "there is no container: ce: error: " in found["refused"]
+    assert "nosuch" in found["refused"]
+
+
+def test_mini_mends_a_repository_as_the_page_says(user: User) -> None:
+    user.from_page("ce_agent.py", "agents.md")
+    _agent_environment(user, "${REPO}")
+    user.run("mkdir", "repo")
+    commands = ["pwd; echo mended >test", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
+    outputs = [
+        {"role": "assistant", "content": "next", "extra": {"actions": [{"command": one}]}}
+        for one in commands
+    ]
+    model = {"model": {"model_name": "none", "model_class": "deterministic", "outputs": outputs}}
+    (user.directory / "model.yaml").write_text(json.dumps(model))
+    env = {
+        "EDF_PATH": str(user.directory),
+        "MSWEA_CONFIGURED": "true",  # else it asks for a model
+        "MSWEA_GLOBAL_CONFIG_DIR": str(user.directory / "config"),
+        "PATH": f"{installed('mini-swe-agent')}/bin:{user.path()}",
+    }
+    [line] = re.findall(r"^\$ (PYTHONPATH=\. mini .*)$", (PAGES / "agents.md").read_text(), re.M)
+    out = user.run("sh", "-c", f"{line} -c model.yaml --yolo --exit-immediately", env=env)
+    assert "/work" in out, out
+    assert (user.directory / "repo/test").read_text() == "mended\n", out
+
+
+def test_results_of_an_agent_stay_where_the_page_says(user: User) -> None:
+    edf = _agent_environment(user, "${RESULTS}")
+    ce, env = str(user.cluster.prefix / "bin/ce"), {"RESULTS": str(user.directory)}
+    script = "pwd; touch own; echo found >/results/found"
+    assert user.run(ce, "run", str(edf), "--", "sh", "-c", script, env=env) == "/work\n"
+    assert (user.directory / "found").read_text() == "found\n"
+    assert not (user.directory / "own").exists()
+
+
+def _agent_environment(user: User, variable: str = "") -> Path:
+    """Write the page's environment, with those of its mounts that have a variable."""
+    text = (PAGES / "agents.md").read_text()
+    [edf] = re.findall(r"^```toml\n(# ~/.edf/agent.toml\n.*?)^```$", text, re.M | re.S)
+    [in_sandbox] = re.findall(r"`(base_environment = .*?)` instead of `image`", text)
+    edf = re.sub(r"^image = .*$", in_sandbox, edf, flags=re.M)
+    if variable:
+        [mounts] = set(re.findall(rf"`(mounts = [^`]*{re.escape(variable)}[^`]*)`", text))
+        edf = re.sub(r"^mounts = .*$", mounts, edf, flags=re.M)
+    path = user.directory / "agent.toml"
+    path.write_text(edf)
+    path.chmod(0o644)
+    return path
