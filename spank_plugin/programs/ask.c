@@ -574,13 +574,13 @@ static void ask_from(char **argv)
 {
 	void *library = opened(argv[0]);
 	char name[ROOM], place[ROOM], whole[ROOM];
-	size_t length = 0;
 
 	if (dlinfo(library, RTLD_DI_ORIGIN, name) != 0)
 		wrong("%s", dlerror());
-	if (realpath(argv[1], place) != NULL)
-		length = strlen(place);
-	if (length == 0 || realpath(name, whole) == NULL || strncmp(whole, place, length) != 0 ||
+	int is_found = realpath(argv[1], place) != NULL && realpath(name, whole) != NULL;
+	/* "/" alone ends with a slash */
+	size_t length = is_found && strcmp(place, "/") != 0 ? strlen(place) : 0;
+	if (!is_found || strncmp(whole, place, length) != 0 ||
 	    (whole[length] != '/' && whole[length] != '\0'))
 		wrong("%s is that of %s, not of %s", argv[0], name, argv[1]);
 	printf("%s is that of %s\n", argv[0], name);

@@ -229,4 +229,5 @@ def test_a_directory_whose_name_only_begins_alike_is_another_one(
     code, said = ask(engine, library.parent, *words)
     assert code == 1
     assert said == f"libfabric.so.1 is that of {library.parent}, not of {tmp_path / 'fabric'}\n"
-    assert ask(engine, library.parent, *words[:2], str(library.parent))[0] == 0
+    for place in (str(library.parent), str(tmp_path), "/"):
+        assert ask(engine, library.parent, *words[:2], place)[0] == 0
