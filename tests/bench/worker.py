@@ -6,6 +6,7 @@ one JSON object per line from stdin and answers each with one. Times are in seco
 
 import array
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -19,6 +20,13 @@ from typing import Any
 
 _ENOUGH_S = 60
 _POLL_S = 0.005
+# the environments of the launcher and of the step: a recorded start needs the names of both
+_OF_PLUGIN = {
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "SLURMD_NODENAME": "n1",
+}
+_STEPS = itertools.count()
 # Indices in the launcher's answer (spank_plugin/common/protocol.h): of the word about tasks, of the
 # guard's descriptor, and of the one at which tasks ask for their containers; and the most
 # descriptors that it has.
@@ -108,13 +116,14 @@ def _launched(request: dict[str, Any]) -> tuple[str, list[int], Callable[[], Non
     """Start a container; return the answer, its descriptors, and a function that ends it."""
     reply, their_reply = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    block = b"".join(b"%s=%s\0" % pair for pair in os.environb.items())
+    step = {b"SLURM_JOB_ID": b"%d" % os.getpid(), b"SLURM_STEP_ID": b"%d" % next(_STEPS)}
+    block = b"".join(b"%s=%s\0" % pair for pair in {**os.environb, **step}.items())
     files = [_memory_file(request["plan"].encode()), _memory_file(block)]
     passed = [their_reply.fileno(), *files, os.pidfd_open(os.getpid()), their_life.fileno()]
     process = subprocess.Popen(
         [*request.get("prefix", []), request["node"], *map(str, passed), str(time.time_ns())],
         pass_fds=passed,
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
+        env=_OF_PLUGIN,
     )
     their_reply.close()
     their_life.close()
