@@ -109,6 +109,15 @@ def test_a_machine_without_gpus_has_tried_nothing(unpacked: Path, tmp_path: Path
     assert done.stdout.startswith("no GPU here: ")
 
 
+@pytest.fixture
+def groups() -> Iterator[None]:
+    """Remove the node's cgroups, which outlive a slurmd that is killed with its namespace."""
+    yield
+    for group in sorted(Path("/sys/fs/cgroup").glob("*/slurm_gpu1/**/"), reverse=True):
+        group.rmdir()
+
+
+@pytest.mark.usefixtures("groups")
 def test_a_cluster_for_a_gpu_machine_starts_on_a_bare_one_and_measures(unpacked: Path) -> None:
     script = "chmod -x /gpu/ce-gpu/run; sh /gpu/ce-gpu/run numbers reliability"
     done = subprocess.run(
