@@ -147,14 +147,17 @@ static int take_limit(struct ce_error *err)
 static void keep_for_report(const struct ce_container *container, struct beside *beside)
 {
 	enum { FIRST = 3, COUNT = 4 };
+	int kept[COUNT] = { -1, -1, -1, beside->terminal };
 	struct ce_outcome found;
 
 	ce_outcome_read(container->outcome, &found);
 	int is_silent = container->json < 0 && !found.is_watched;
-	/* of a step, the plugin reports the guard's end */
-	int is_step = container->node != NULL;
-	int kept[COUNT] = { is_silent ? -1 : container->outcome, is_silent ? -1 : container->json,
-			    is_silent || is_step ? -1 : container->guard, beside->terminal };
+	if (!is_silent) {
+		kept[0] = container->outcome;
+		kept[1] = container->json;
+		/* of a step, the plugin reports the guard's end */
+		kept[2] = container->node != NULL ? -1 : container->guard;
+	}
 	for (int i = 0; i < COUNT; i++)
 		kept[i] = kept[i] >= 0 ? fcntl(kept[i], F_DUPFD, FIRST + COUNT) : -1;
 	(void)close_range(0, is_silent ? 2 : 1, 0);

@@ -40,21 +40,6 @@ void ce_outcome_failed(int file)
 		return;
 }
 
-void ce_outcome_ended(int file, const char *cause)
-{
-	struct ce_outcome outcome;
-
-	if (file < 0)
-		return;
-	ce_outcome_read(file, &outcome);
-	if (ce_is_limit(outcome.text))
-		return;
-	outcome.limit[0] = '\0';
-	snprintf(outcome.text, sizeof outcome.text, "%s", cause);
-	if (pwrite(file, &outcome, sizeof outcome, 0) < 0)
-		return;
-}
-
 /* Processes were refused, and the container has not ended. */
 static int is_warning(const struct ce_outcome *outcome)
 {

@@ -51,9 +51,6 @@ void ce_outcome_read(int file, struct ce_outcome *outcome);
 /* Note in the file, if there is one, that the command could not be executed. */
 void ce_outcome_failed(int file);
 
-/* Note in the file, if there is one, why the container ends, unless a limit is noted that it has reached. */
-void ce_outcome_ended(int file, const char *cause);
-
 /* The end of a command: the status of waitpid, the time that it took, the memory of its largest process. */
 struct ce_ending {
 	int status;

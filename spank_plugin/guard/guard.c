@@ -26,7 +26,6 @@
 #include <unistd.h>
 
 #include "common/io.h"
-#include "common/outcome.h"
 #include "guard.h"
 #include "guard_hold.h"
 #include "guard_ops.h"
@@ -126,7 +125,7 @@ static void serve(struct guard *guard)
 		(void)guard_wait_for_end(guard);
 	}
 	const char *cause = ce_error_text(&guard->err);
-	ce_outcome_ended(guard->limits.outcome, cause);
+	guard_limits_note_end(&guard->limits, cause);
 	/* stop the container at once, but do not kill it yet: with its tasks, the step's output would end
 	 * before the plugin has printed the cause */
 	int is_limit = guard->limits.is_reached && guard->life >= 0;

@@ -206,6 +206,9 @@ int guard_limits_begin(struct guard *guard, int process_dir, pid_t pid);
  * limits are wanted. */
 void guard_limits_promise(const struct guard *guard, int outcome);
 
+/* Note in the file of the outcome, if there is one, why the container ends, unless it is for a limit. */
+void guard_limits_note_end(const struct guard_limits *limits, const char *cause);
+
 /* Wait until the session ends, and look at the container meanwhile if limits are wanted, whose time begins
  * now. Return -1 after guard_fail when a part of the session has died, or the container was ended for a
  * limit; end this process as guard_events does. */

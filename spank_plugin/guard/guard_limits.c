@@ -282,7 +282,7 @@ static struct use of_container(struct guard_limits *limits)
 
 /* ---- limits ------------------------------------------------------------------------------------ */
 
-/* Note what was seen: with `limit`, which was reached, unless another one was before. */
+/* Note what was seen: with `limit`, which was reached, or "" for another end. */
 static void note(const struct guard_limits *limits, uint64_t peak, const char *limit, const char *text)
 {
 	struct ce_outcome outcome;
@@ -299,6 +299,12 @@ static void note(const struct guard_limits *limits, uint64_t peak, const char *l
 	/* without it, the container is ended all the same */
 	if (pwrite(limits->outcome, &outcome, sizeof outcome, 0) < 0)
 		return;
+}
+
+void guard_limits_note_end(const struct guard_limits *limits, const char *cause)
+{
+	if (!limits->is_reached)
+		note(limits, 0, "", cause);
 }
 
 /* Note the limit, for which the container is to end. It does so with this process, which first reports the

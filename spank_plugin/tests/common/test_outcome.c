@@ -92,22 +92,3 @@ TEST("the end of the guard is the cause if it could not report one")
 	close(ends[0]);
 	guard = -1;
 }
-
-TEST("a cause replaces a warning, and no limit")
-{
-	struct ce_outcome found;
-
-	strcpy(outcome.limit, "pids");
-	strcpy(outcome.text, "further ones were refused");
-	CE_AUTO_FD file = ce_memory_file("outcome", &outcome, sizeof outcome);
-	ce_outcome_ended(file, "the init process ended");
-	ce_outcome_read(file, &found);
-	CHECK_TEXT(found.text, "the init process ended");
-	CHECK_TEXT(found.limit, "");
-	strcpy(outcome.limit, "time");
-	strcpy(outcome.text, CE_CAUSE_LIMIT "it ran for longer");
-	CHECK_INT(pwrite(file, &outcome, sizeof outcome, 0), sizeof outcome);
-	ce_outcome_ended(file, "the init process ended");
-	ce_outcome_read(file, &found);
-	CHECK_TEXT(found.limit, "time");
-}

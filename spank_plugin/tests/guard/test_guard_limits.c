@@ -114,6 +114,7 @@ static void look(test_fn *prepare, int memory, int pids, int time_ms)
 	CHECK_INT((int)outcome.is_watched, 1);
 	CHECK_INT(guard_wait_for_end(&guard), -1);
 	CHECK(guard.limits.is_reached);
+	guard_limits_note_end(&guard.limits, "the init process ended");
 	ce_outcome_read(file, &outcome);
 	CHECK(ce_is_limit(ce_error_text(&guard.err)));
 	struct rlimit found;
@@ -156,6 +157,18 @@ TEST("the first process of a container has the limit of processes, and two more 
 {
 	look(start_child, 0, 1, 700);
 	CHECK_TEXT(outcome.limit, "time");
+}
+
+TEST("the cause of an end replaces a warning")
+{
+	strcpy(outcome.limit, "pids");
+	strcpy(outcome.text, "further ones were refused");
+	int file = ce_memory_file("outcome", &outcome, sizeof outcome);
+	limit(0, 0, 0, file);
+	guard_limits_note_end(&guard.limits, "the init process ended");
+	ce_outcome_read(file, &outcome);
+	CHECK_TEXT(outcome.text, "the init process ended");
+	CHECK_TEXT(outcome.limit, "");
 }
 
 TEST("a directory that is not the /proc of the container is refused")
