@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import (
@@ -63,7 +63,7 @@ from container_engine.plan.model import Image as PlanImage
 from container_engine.submit import environment as environments
 from container_engine.submit.context import Context, of_this_process
 from container_engine.submit.known_image import judged, missing_files, packed_files
-from container_engine.submit.refused import RefusedError, complete
+from container_engine.submit.refused import RefusedError, completed
 from container_engine.tools.running_steps import Step, running, written_traces
 from container_engine.tools.step_traces import Phase, Trace, choose, whole
 
@@ -279,15 +279,11 @@ def validate_in(context: Context, name: str | None, options: PyxisOptions) -> Ve
     site_context = environments.site_here(context)
     loaded = environments.load_effective(name, context, site_context, options)
     if loaded.edf is None:
-        return Verdict(name or "", _complete(loaded.problems))
+        return Verdict(name or "", completed(loaded.problems))
     edf = loaded.edf
     problems = (*loaded.problems, *judged(edf, context, site_context), *packed_files(edf))
-    missing = _complete(missing_files(edf, context))
-    return Verdict(name or "", _complete(problems), edf.image_text, edf.files, missing)
-
-
-def _complete(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    return tuple(map(complete, problems))
+    missing = completed(missing_files(edf, context))
+    return Verdict(name or "", completed(problems), edf.image_text, edf.files, missing)
 
 
 def plan(name: str | os.PathLike[str], *, pull: str | None = None) -> LaunchPlan:

@@ -11,13 +11,16 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
 
 from container_engine.base.errors import CeError, UserError
 from container_engine.base.text_layout import block, duration_text, one_line, shortened, size_text
 from container_engine.images.listener import Quiet
 from container_engine.submit.refused import RefusedError
+
+if TYPE_CHECKING:
+    from container_engine.edf.model import Problem
 
 USAGE = 2
 _LOGS = 50
@@ -70,14 +73,23 @@ def log_directory(environment: Mapping[str, str]) -> str:
 
 
 def _refusal(refused: RefusedError, log: str) -> str:
-    from container_engine.faults.catalogue import code_for, remedy
+    codes = [problem.see for problem in refused.problems if problem.severity == "error"]
+    return of_problems(refused.problems) + _last(log, codes)
 
-    errors = [problem for problem in refused.found if problem.severity == "error"]
-    codes = [code_for(problem.see, problem.key) for problem in errors]
-    text = "".join(problem.text for problem in refused.found)
-    if not any(problem.hint for problem in errors):
-        text += f"ce: hint: {remedy(codes[0], None)}\n"
-    return text + _last(log, codes)
+
+def of_problems(problems: Iterable[Problem]) -> str:
+    """Return the lines of problems that `completed` has returned, each general hint once."""
+    from dataclasses import replace
+
+    from container_engine.faults.catalogue import remedy
+
+    text, general = "", set[str]()
+    for problem in problems:
+        is_repeated = problem.hint in general
+        text += (replace(problem, hint=None) if is_repeated else problem).text
+        if problem.hint and problem.hint == remedy(problem.see, None):
+            general.add(problem.hint)
+    return text
 
 
 def refuse(message: str, hint: str | None) -> int:

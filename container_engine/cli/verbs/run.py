@@ -325,8 +325,10 @@ def _plan_of(name: str, context: Context, pull: str | None) -> tuple[str, str, s
 
 def _with_image_hint(refused: RefusedError, name: str) -> RefusedError:
     """Return the error with a hint for users who gave the name of an image."""
-    problem = refused.found[0]
-    is_similar = problem.hint and ":" not in name
+    from container_engine.faults.catalogue import remedy
+
+    problem = refused.problems[0]
+    is_similar = problem.hint != remedy(problem.see, None) and ":" not in name
     if problem.see != "environment-not-found" or is_similar or not _IMAGE.fullmatch(name):
         return refused
     from dataclasses import replace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from container_engine import api
@@ -14,11 +13,9 @@ from container_engine.cli.command_line.options import (
     refuse_nothing,
 )
 from container_engine.compat.pyxis_options import PyxisOptions
-from container_engine.edf.model import Problem
-from container_engine.faults.catalogue import remedy
 from container_engine.printing import messages, output
 from container_engine.submit.context import Context
-from container_engine.submit.refused import complete
+from container_engine.submit.refused import completed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,21 +44,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         output.document({"valid": all_valid, "environments": listed})
     else:
         for verdict in verdicts:
-            messages.say("".join(problem.text for problem in _with_remedies(verdict.problems)))
+            messages.say(messages.of_problems(verdict.problems))
             output.line(_line(verdict))
             sys.stdout.flush()
     sys.stdout.flush()
     return 0 if all_valid else 1
-
-
-def _with_remedies(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with the hints that a launch would print, each general one once."""
-    shown: list[Problem] = []
-    for problem in problems:
-        is_general = problem.hint == remedy(problem.see, None)
-        is_new = not is_general or all(other.hint != problem.hint for other in shown)
-        shown.append(problem if is_new else replace(problem, hint=None))
-    return shown
 
 
 def _line(verdict: api.Verdict) -> str:
@@ -98,8 +85,8 @@ def _absent(count: int) -> str:
 def _judge(name: str | None, arguments: argparse.Namespace, context: Context) -> api.Verdict:
     options = PyxisOptions(arguments.container_options)
     verdict = api.validate_in(context, name, options)
-    problems = [*verdict.problems, *(verdict.missing if arguments.check_files else ())]
+    problems = (*verdict.problems, *(verdict.missing if arguments.check_files else ()))
     if arguments.strict:
-        problems = [complete(replace(problem, severity="error")) for problem in problems]
+        problems = completed(replace(problem, severity="error") for problem in problems)
     shown = " ".join(arguments.container_options) if name is None else name
-    return verdict._replace(name=shown, problems=tuple(problems))
+    return verdict._replace(name=shown, problems=problems)
