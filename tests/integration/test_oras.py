@@ -179,6 +179,20 @@ def test_a_registry_that_lies_is_not_believed(user: User, image: bytes) -> None:
     assert "where sha256:0000" in user.refusal("import", "--quiet", pinned)
 
 
+def test_a_file_of_an_earlier_import_is_compared_with_its_digest_again(
+    user: User, image: bytes
+) -> None:
+    name = user.push("kept", image)
+    path = Path(user.ce("import", "--quiet", name))
+    content = path.read_bytes()
+    user.ce("rmi", name)
+    blob = user.root / f"store/blobs/sha256/{hashlib.sha256(image).hexdigest()}"
+    blob.write_bytes(image[:-4096] + bytes(4096))
+    assert "does not match its digest\nce: hint: it was removed" in user.refusal("import", name)
+    assert user.ce("import", "--quiet", name) == str(path)
+    assert path.read_bytes() == content
+
+
 def test_a_size_that_is_a_lie_does_not_pass_the_sites_limit(user: User, image: bytes) -> None:
     name = user.push("small", image, size=10)
     message = user.refusal("import", "--quiet", name)

@@ -112,7 +112,9 @@ class Maker(NamedTuple):
         def downloaded(done: int) -> None:
             far("downloading", done)
 
+        kept = [place.path(blob) for blob in remote.blobs if place.has(blob)]
         fetched = self.skopeo.copy(image, remote, place.work, place.layers, downloaded)
+        layers.Verification(kept).finish()  # skopeo takes them as they are
         [file] = fetched.layers
         try:
             if squashfs.place(file).start == 0:
