@@ -256,6 +256,22 @@ def test_a_damaged_image_is_named(me: Pushing, part: str) -> None:
     assert said.startswith(f"'{file}': {why}: ")
 
 
+def test_damage_that_no_decompressor_notices_is_not_sent(me: Pushing) -> None:
+    (me.root / "x").mkdir()
+    (me.root / "x/random").write_bytes(os.urandom(2_000_000))
+    me.ce("import", "-q", str(me.root / "x"))
+    [file] = (me.root / "store/images").glob("*.sqsh")
+    before = file.stat()
+    with file.open("r+b") as damaged:
+        damaged.seek(200_000)  # a block that is stored as it is, between those that are sampled
+        damaged.write(b"?" * 512)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    said = me.refusal("push", "-q", "x", me.name("unnoticed"))
+    assert said.startswith(f"'{file}': damaged: its content is not what was recorded")
+    with pytest.raises(subprocess.CalledProcessError):
+        me.inspected(me.name("unnoticed"))
+
+
 def test_a_disk_that_is_too_small_is_named(me: Pushing, small: Path) -> None:
     file = squashfs.make(me.root / "x.sqsh", {"x": os.urandom(5_000_000).hex()})
     me.env["TMPDIR"] = str(small)

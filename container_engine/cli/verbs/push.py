@@ -94,10 +94,15 @@ def _writer(
     document = _document(path, arguments.arch, context, settings)
     _refuse_marks(path, context)
     base = Base(arguments.image, path, "", document, os.geteuid())
+    known = image_files.known_digest(path)
 
     def write(layout: str, say: Callable[[str], None]) -> str:
         say(f"{arguments.image}: packing its files as a layer")
-        return write_layout(base, layout, context.env, settings.import_timeout_s, packed=True)
+        made = write_layout(base, layout, context.env, settings.import_timeout_s, packed=True)
+        if known and image_files.computed_digest(path) != known:
+            why = "damaged: its content is not what was recorded when it was made"
+            raise UserError(why, "ce store repair; or make it again", "image-damaged", name=path)
+        return made
 
     return write
 
