@@ -261,15 +261,25 @@ def test_the_json_says_what_a_shell_says(engine: Engine) -> None:
     assert (document["exit_code"], document["started"]) == (127, False)
 
 
-def test_the_json_says_why_there_is_no_container(engine: Engine) -> None:
+@pytest.mark.parametrize("name", ["no-such-name", "./\udcff.toml"])
+def test_the_json_says_why_there_is_no_container(engine: Engine, name: str) -> None:
     file = engine.scratch / "outcome.json"
     ce, _run, *_rest = engine.argv(engine.edf())
-    with engine.popen([ce, "run", "--json", str(file), "no-such-name", "--", "true"]) as process:
+    with engine.popen([ce, "run", "--json", str(file), name, "--", "true"]) as process:
         _out, err = process.communicate(timeout=60)
     assert process.returncode == 125
     document = json.loads(file.read_text())
     assert (document["started"], document["exit_code"]) == (False, 125)
     assert f"ce: error: {document['error']}\n" in err
+
+
+def test_a_file_without_room_does_not_hide_why_there_is_no_container(engine: Engine) -> None:
+    ce, _run, *_rest = engine.argv(engine.edf())
+    with engine.popen([ce, "run", "--json", "/dev/full", "no-such-name", "--", "true"]) as process:
+        _out, err = process.communicate(timeout=60)
+    assert process.returncode == 125
+    assert "ce: error: --json: no space left on device\n" in err
+    assert "no environment 'no-such-name'" in err
 
 
 @pytest.mark.parametrize("file", ["-", "/no/such/directory/x"])

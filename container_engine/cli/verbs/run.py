@@ -19,7 +19,7 @@ from container_engine.base.errors import (
 )
 from container_engine.base.files import with_given_umask
 from container_engine.base.process import reason
-from container_engine.base.text_layout import warning_text
+from container_engine.base.text_layout import one_line, warning_text
 from container_engine.cli.command_line.options import (
     SHELL,
     add_container_options,
@@ -158,10 +158,13 @@ def _write_failure(file: int, error: CeError) -> None:
         limit=None,
         seconds=0,
         peak_memory=None,
-        error=error.message,
+        error=one_line(error.message),
     )
-    with open(file, "w", encoding="utf-8") as stream:
-        stream.write(failed.model_dump_json() + "\n")
+    try:
+        with open(file, "w", encoding="utf-8") as stream:
+            stream.write(failed.model_dump_json() + "\n")
+    except OSError as full:
+        messages.say(messages.of_error(UserError(reason(full), where="--json")))
 
 
 def _run(
