@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,9 +40,10 @@ class Site(NamedTuple):
     def log(self) -> Path:
         return self.root / "log"
 
-    def ce(self, *words: str) -> tuple[int, str, str]:
+    def ce(self, *words: str, under: Sequence[str] = ()) -> tuple[int, str, str]:
         done = subprocess.run(
             [
+                *under,
                 sys.executable,
                 "-m",
                 "container_engine",
@@ -101,6 +103,20 @@ def test_what_it_fails_at_is_an_error_of_the_sites_program(site: Site, get: str,
     assert f"{site.root}/importer" in err or "more than" in err
     assert "release" in site.log.read_text()
     assert not list((site.root / "store").rglob("*.sqsh"))
+
+
+def test_imports_of_processes_with_the_same_number_do_not_share_a_file(site: Site) -> None:
+    kept = site.root / "kept"
+    kept.mkdir()
+    file = f"{kept}/$SLURM_JOB_ID.$SLURM_STEP_ID"
+    site.has(f"[ -e {file} ] || cp {site.root}/next.sqsh {file}; echo {file}")
+    for content in ("one", "two"):
+        name = site.registry.push(site.root / content, f"me/{content}:1", [Member("a", b"x")])
+        squashfs.make(site.root / "next.sqsh", {content: "x"})
+        # as on two hosts: each is the first process that it sees
+        _code, out, err = site.ce("import", "--quiet", name, under=("unshare", "-rpf"))
+        assert f"/{content}" in listing(out), err
+    assert len(list(kept.iterdir())) == 2
 
 
 def test_it_is_not_used_where_signatures_are_wanted_or_others_could_change_it(site: Site) -> None:

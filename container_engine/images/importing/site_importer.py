@@ -37,8 +37,8 @@ class SiteImporter(NamedTuple):
             RUNTIME: runtime,
             "PYXIS_VERSION": _PYXIS,
             "SLURM_JOB_UID": str(os.getuid()),
-            # no other import has these, so that none removes what belongs to this one
-            "SLURM_JOB_ID": str(os.getpid()),
+            # no other import has it, on any host or later: it would get, or remove, its file
+            "SLURM_JOB_ID": str(int.from_bytes(os.urandom(4)) >> 1),
             "SLURM_STEP_ID": "0",
         }
         own = {**self.env, **known}
