@@ -54,16 +54,17 @@ def to_send(name: str, context: Context, settings: SiteConfig) -> Sent:
     lock = lock_file.read(path)
     if lock is None:
         raise UserError("has no lock", _LOCK_IT.format(name), "image-lock", name=name)
+    # before the lock is compared with the files, which an editor may write at any time
+    if len(loaded.files) == 1:
+        edf = read_regular(path, follow=True).decode()
+    else:
+        edf = as_written(loaded.edf, loaded.files, _checks(loaded.edf))
     moved = lock_file.differences(lock, declared(name, context, site_here(context)))
     if moved:
         why = f"its lock is not up to date: {'; '.join(moved)}"
         raise UserError(why, _LOCK_IT.format(name), "image-lock", name=name)
     for part in lock.parts:
         _check_is_elsewhere(part, name, context, settings)
-    if len(loaded.files) == 1:
-        edf = read_regular(path, follow=True).decode()
-    else:
-        edf = as_written(loaded.edf, loaded.files, _checks(loaded.edf))
     return Sent(edf, lock.to_json())
 
 

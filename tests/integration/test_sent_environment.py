@@ -185,6 +185,25 @@ def test_images_and_environments_are_not_taken_for_each_other(people: People) ->
     assert people.files("bob") == {}
 
 
+def test_a_file_that_is_changed_while_a_registry_is_asked_is_sent_as_it_was(
+    people: People,
+) -> None:
+    image = people.image("sent/edited:1", "edited")
+    people.edf("ann", "train", TEXT.format(image=image))
+    people.ce("ann", "lock", "train")
+    edits = people.root / "bin/skopeo"
+    edits.parent.mkdir()
+    real = shutil.which("skopeo")
+    edits.write_text(f'#!/bin/sh\necho "# later" >> ~/.edf/train.toml\nexec {real} "$@"\n')
+    edits.chmod(0o755)
+    people.environment.setenv("PATH", f"{edits.parent}:{os.environ['PATH']}")
+    sent = people.ce("ann", "push", "--environment", "train", people.name("edited"))
+    assert "# later" in people.files("ann")["train.toml"]
+    people.ce("bob", "init", "train", "--from", sent)
+    assert "# later" not in people.files("bob")["train.toml"]
+    people.ce("bob", "lock", "--check", "train")
+
+
 def hostile(lock: dict[str, Any]) -> dict[str, tuple[bytes, bytes, str]]:
     """Return contents of artifacts, and what is said about each."""
     good, locked = b'image = "ubuntu:24.04"\n', json.dumps(lock).encode()
