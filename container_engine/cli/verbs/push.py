@@ -42,11 +42,13 @@ _ELSEWHERE = "push on a host that reaches the registry, such as a login node, or
 _ASK_THERE = "the registry can be reached and refuses: ask those who run it"
 _ANSWER = re.compile(r"status ?code|HTTP status", re.IGNORECASE)
 # entries of an image that mean something else in a layer: the device by which overlayfs marks what
-# was removed, and names by which layers do; the target of a link may have any name
+# was removed, and names by which layers do; the target of a link may have any name. A line that is
+# no entry is the rest of a name with a line end
 _ENTRY = rb"\S{9} \d+/\d+ +[\d, ]+ \S+ \S+ "
 _MARK = re.compile(
     rb"(?:c\S{9} \d+/\d+ +0, +0 \S+ \S+ "
-    rb"|[^l]%b(?=(?:.*/)?\.wh\.)|l%b(?=(?:(?:(?! -> ).)*/)?\.wh\.))(.*)" % (_ENTRY, _ENTRY)
+    rb"|[^l]%b(?=(?:.*/)?\.wh\.)|l%b(?=(?:(?:(?! -> ).)*/)?\.wh\.)"
+    rb"|(?!.%b)(?=.*/\.wh\.))(.*)" % (_ENTRY, _ENTRY, _ENTRY)
 )
 
 
