@@ -26,6 +26,7 @@ from container_engine.base.process import reason
 from container_engine.base.text_layout import block
 from container_engine.compat.pyxis_options import PyxisOptions
 from container_engine.images import squashfs
+from container_engine.images.image_files import settle
 from container_engine.images.resolve import configuration
 from container_engine.node.node_plan import NodePlan, read_plan
 from container_engine.printing import interrupts, messages, output
@@ -187,7 +188,7 @@ def _get(found: argparse.Namespace, ce: Callable[[Sequence[str]], int]) -> int:
             config = json.dumps(known["config"]).encode()
             sif.write(f"{work}/image.sif", made, config, known.get("architecture", ""))
             made = f"{work}/image.sif"
-        os.replace(made, target)
+        settle(made, target, replaces=found.force)
     return 0
 
 

@@ -23,6 +23,7 @@ from container_engine.base.process import reason
 from container_engine.base.text_layout import block
 from container_engine.build import save_named
 from container_engine.edf.names import SQUASHFS_SUFFIXES
+from container_engine.images.image_files import settle
 from container_engine.node.inside import tasks
 from container_engine.node.job_containers import directory
 from container_engine.node.slurm_step import node_name
@@ -287,7 +288,7 @@ def _export(image: str, target: str, *, force: bool) -> None:
     draft = f"{target}.{os.getpid()}"
     try:
         shutil.copyfile(image, draft)
-        os.replace(draft, target)
+        settle(draft, target, replaces=force)
     finally:
         if os.path.lexists(draft):
             os.unlink(draft)

@@ -245,22 +245,31 @@ class Use(NamedTuple):
     used: float
 
 
-def install(made: str, configuration: bytes, path: str, *, replaces: bool = True) -> bool:
-    """Rename the file `made` to the image `path`; return False if it exists and must not change.
+def existing(path: str) -> UserError:
+    """Return the error for a file that must not be replaced, which no launch makes."""
+    return UserError("exists", "--force replaces it", see="", name=path)
+
+
+def settle(made: str, path: str, *, replaces: bool) -> None:
+    """Rename `made` to `path`. Raise UserError if that exists and must not change, and OSError."""
+    if replaces:
+        os.replace(made, path)
+    elif not appear(made, path):
+        raise existing(path)
+
+
+def install(made: str, configuration: bytes, path: str, *, replaces: bool) -> None:
+    """Rename the file `made` to the image `path`. Raise UserError if it exists and must not change.
 
     The configuration is written first, so that no image is ever without one. Raise OSError.
     """
     digest = _finished(made)
     if not replaces and os.path.lexists(path):
-        return False
+        raise existing(path)
     publish(config_path(path), configuration)
-    if replaces:
-        os.replace(made, path)
-    elif not appear(made, path):
-        return False
+    settle(made, path, replaces=replaces)
     with contextlib.suppress(OSError):  # the record only saves reading the file again
         record_digest(path, digest, configuration)
-    return True
 
 
 def install_stored(made: str, configuration: bytes, path: str, manifest: bytes) -> bool:

@@ -157,6 +157,31 @@ def test_a_packed_directory_appears_whole_or_not_at_all(me: Importing) -> None:
     assert "is in the directory" in me.refusal("pack", str(me.root), str(me.root / "x.sqsh"))
 
 
+@pytest.mark.parametrize("kind", ["pack", "import", "layers"])
+def test_a_file_that_appears_meanwhile_is_not_replaced(
+    me: Importing, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    tree, file, programs = make_tree(me.root / "t"), me.root / "mine.sqsh", me.root / "programs"
+    programs.mkdir()
+    for program in ("mksquashfs", "tar2sqfs"):
+        text = f'#!/bin/sh\necho mine > {file}\nexec {shutil.which(program)} "$@"\n'
+        (programs / program).write_text(text)
+        (programs / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (me.root / "i").mkdir()
+    layers = f"oci:{oci.layout(me.root / 'i', [[Member('a')]], RUN)}:latest"
+    words = {
+        "pack": ("pack", str(tree), str(file)),
+        "import": ("import", "-q", "-o", str(file), str(tree)),
+        "layers": ("import", "-q", "-o", str(file), layers),
+    }[kind]
+    assert me.refusal(*words) == f"'{file}': exists\nce: hint: --force replaces it\n"
+    assert file.read_text() == "mine\n"
+    assert [path.name for path in me.root.glob("*mine*")] == ["mine.sqsh"]
+    me.path(words[0], "--force", *words[1:])
+    assert file.read_bytes()[:4] == b"hsqs"
+
+
 def test_a_file_is_packed_as_asked(me: Importing) -> None:
     tree, file = make_tree(me.root / "data"), me.root / "data.sqsh"
     me.path("pack", "--level", "19", "--block-size", "1M", str(tree), str(file))

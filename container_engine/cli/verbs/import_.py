@@ -127,9 +127,11 @@ def _to_file(
     arch = architecture(arguments.arch or settings.image_architecture)
     with _ready(image, arguments, context, settings) as ready:
         if isinstance(ready, FileImage):
-            to_file(ready.path, path, arch, adopter(context, settings, quiet=arguments.quiet))
+            adopting = adopter(context, settings, quiet=arguments.quiet)
+            to_file(ready.path, path, arch, adopting, replaces=arguments.force)
         else:
-            importer(context, settings, quiet=arguments.quiet).to_file(ready, path, arch)
+            source = importer(context, settings, quiet=arguments.quiet)
+            source.to_file(ready, path, arch, replaces=arguments.force)
     return path
 
 

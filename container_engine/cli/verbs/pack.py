@@ -11,6 +11,7 @@ from container_engine.base import process
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.images.free_space import FULL, unusable
+from container_engine.images.image_files import settle
 from container_engine.images.pack.form import BLOCK_SIZES, Form
 from container_engine.images.pack.pack import Packer, pack_with_progress
 from container_engine.printing import output
@@ -86,7 +87,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
                 block = venv.pack(made, packer, progress)
             with open(made, "rb") as file:
                 os.fsync(file.fileno())
-            os.replace(made, target)
+            settle(made, target, replaces=arguments.force)
     except OSError as error:
         if error.errno in FULL:
             text = f"{process.reason(error)}, nothing is left of the file"

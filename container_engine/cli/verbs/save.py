@@ -13,7 +13,7 @@ from container_engine.build import container_archive, save_named
 from container_engine.edf.locate import is_path
 from container_engine.images import image_files
 from container_engine.images.free_space import FULL, unusable
-from container_engine.images.image_files import install
+from container_engine.images.image_files import existing, install
 from container_engine.images.listener import Listener
 from container_engine.images.pack.pack import Packer
 from container_engine.images.resolve import configuration
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     _check(arguments, context)
     target = os.path.join(context.cwd, arguments.file)
     if os.path.lexists(target) and not arguments.force:
-        raise _exists(target)
+        raise existing(target)
     kept = save_named.parsed(arguments.step, context.env.get("SLURM_JOB_ID", ""))
     if kept is not None:
         if arguments.difference:
@@ -97,10 +97,6 @@ def _check(arguments: argparse.Namespace, context: Context) -> None:
         raise UserError("ce save writes a SquashFS file", hint, name=arguments.file)
 
 
-def _exists(target: str) -> UserError:
-    return UserError("exists", "--force replaces it", name=target)
-
-
 def _save(
     found: tasks.ContainerFiles,
     target: str,
@@ -123,8 +119,7 @@ def _save(
                     found, out, difference=arguments.difference
                 ),
             )
-            if not install(made, document, target, replaces=arguments.force):
-                raise _exists(target)
+            install(made, document, target, replaces=arguments.force)
     except OSError as error:
         if error.errno in FULL:
             text = f"{process.reason(error)}, nothing is left of the file"

@@ -143,7 +143,7 @@ class Adopter(NamedTuple):
         self._packer.pack_files(LayerFile(path), total, made, on_read)
 
 
-def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
+def to_file(source: str, path: str, arch: str, adopter: Adopter, *, replaces: bool) -> None:
     """Write `path`, and the configuration beside it, from a directory or a tar archive.
 
     Raise CeError.
@@ -160,7 +160,7 @@ def to_file(source: str, path: str, arch: str, adopter: Adopter) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix=".ce-import-", dir=directory) as work:
             made = os.path.join(work, "image")
-            install(made, adopter.make(source, made, arch), path)
+            install(made, adopter.make(source, made, arch), path, replaces=replaces)
     except OSError as error:
         raise free_space.unusable(directory, error) from None
 

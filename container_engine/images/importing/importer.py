@@ -115,7 +115,7 @@ class Importer:
         except OSError as error:
             raise free_space.unusable(own.root, error) from None
 
-    def to_file(self, image: Imported, path: str, arch: str) -> str:
+    def to_file(self, image: Imported, path: str, arch: str, *, replaces: bool = False) -> str:
         """Write `path` and the configuration beside it; return the digest. Raise CeError."""
         directory = os.path.dirname(path)
         try:
@@ -129,7 +129,7 @@ class Importer:
                 place = place._replace(keeps_sif=path.endswith(".sif"))
                 _check_room(directory, remote, place)
                 fetched = self._build(_Import(maker, image, remote, arch), (), place)
-                install(os.path.join(work, "image"), fetched.config, path)
+                install(os.path.join(work, "image"), fetched.config, path, replaces=replaces)
         except OSError as error:
             raise free_space.unusable(directory, error) from None
         return remote.digest

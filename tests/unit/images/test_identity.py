@@ -73,7 +73,7 @@ def test_an_import_records_it_and_a_use_keeps_it(tmp_path: Path) -> None:
 def test_a_file_of_ones_own_is_recorded_as_well(tmp_path: Path) -> None:
     made, path = tmp_path / "made", tmp_path / "x.sqsh"
     made.write_bytes(b"content")
-    image_files.install(str(made), b"{}", str(path))
+    image_files.install(str(made), b"{}", str(path), replaces=False)
     assert image_files.known_digest(str(path)) == image_files.computed_digest(str(path))
 
 
