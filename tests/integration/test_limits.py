@@ -282,6 +282,17 @@ def test_a_file_without_room_does_not_hide_why_there_is_no_container(engine: Eng
     assert "no environment 'no-such-name'" in err
 
 
+@pytest.mark.parametrize("name", ["/dev/fd/3", "/dev/stderr"])
+def test_json_to_a_descriptor_is_added_to_what_its_file_has(engine: Engine, name: str) -> None:
+    file = engine.scratch / "outcomes.json"
+    ce, _run, *rest = engine.argv(engine.edf(), "sh", "-c", "exit 4")
+    script = f'exec 3>>{file} 2>>{file}; "$@"; "$@"'
+    with engine.popen(["sh", "-c", script, "sh", ce, "run", "--json", name, *rest]) as process:
+        assert process.wait(60) == 4
+    lines = [line for line in file.read_text().splitlines() if line.startswith("{")]
+    assert [json.loads(line)["exit_code"] for line in lines] == [4, 4]
+
+
 @pytest.mark.parametrize("file", ["-", "/no/such/directory/x"])
 def test_a_file_that_cannot_be_written_is_refused_first(engine: Engine, file: str) -> None:
     ce, _run, *rest = engine.argv(engine.edf(), "echo", "ran")

@@ -51,6 +51,7 @@ _ONE_EACH_OF_MPIRUN = (
 # variables with a rank's number and the count of ranks, of Open MPI and Hydra (MPICH, Intel MPI)
 _OF_MPIRUN = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/#-]*(:[A-Za-z0-9._-]+)?")
+_STANDARD = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 _JOB = re.compile(r"\d+(?:_\d+)?(?:\.\d+)?")  # or one of its steps
 
 
@@ -141,7 +142,10 @@ def _opened(path: str) -> int:
     if path == "-":
         hint = "--json FILE; --json /dev/fd/3 3>FILE writes to a descriptor"
         raise UserError("run: standard output is the command's", hint, where="--json")
+    given = re.fullmatch(r"/dev/fd/(\d+)", _STANDARD.get(path, path))
     try:
+        if given:  # opened by its name, a file would lose what is in it
+            return os.dup(int(given[1]))
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     except OSError as error:
         raise UserError(reason(error), where=f"--json {path}") from None
