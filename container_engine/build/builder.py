@@ -87,14 +87,22 @@ class Recipe(NamedTuple):
             return self.text or file.read()
         return self.text
 
-    def digest(self) -> str:
+    @property
+    def ignores(self) -> dict[str, str]:
+        """Return the files beside the Containerfile that say what to ignore, by their endings."""
+        found = {end: f"{self.containerfile}{end}" for end in (".containerignore", ".dockerignore")}
+        return {end: path for end, path in found.items() if os.path.isfile(path)}
+
+    def digest(self, env: Mapping[str, str]) -> str:
         """Return the digest of everything that the build may use, except for downloads.
 
-        Raise OSError.
+        `env` has the values of arguments that are names alone. Raise OSError.
         """
         whole = hashlib.sha256()
         bases = [f"{base.name} {base.tag}" for base in self.bases]
-        parts = (sha256(self.containerfile), self.target, *sorted(self.arguments), *bases)
+        given = [f"{one}={env[one]}" if one in env else one for one in self.arguments]
+        ignores = [f"{end} {sha256(path)}" for end, path in self.ignores.items()]
+        parts = (sha256(self.containerfile), self.target, *sorted(given), *bases, *ignores)
         for part in parts:
             whole.update(f"{part}\0".encode("utf-8", "surrogateescape"))
         for line in _listed(self.context):
@@ -313,9 +321,8 @@ def _file(recipe: Recipe, directory: str) -> str:
     path = os.path.join(directory, "Containerfile")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(with_after_from(recipe.whole, APT_LINE))
-    for ending in (".containerignore", ".dockerignore"):
-        if os.path.isfile(f"{recipe.containerfile}{ending}"):
-            shutil.copyfile(f"{recipe.containerfile}{ending}", f"{path}{ending}")
+    for ending, ignores in recipe.ignores.items():
+        shutil.copyfile(ignores, f"{path}{ending}")
     return path
 
 

@@ -275,6 +275,24 @@ def test_somebody_without_subordinate_ids_builds_an_image_once(stranger: Engine)
     forget_podman(stranger)
 
 
+def test_a_build_is_repeated_if_what_a_name_stands_for_has_changed(stranger: Engine) -> None:
+    """One is an argument without a value, the other a file beside a Containerfile elsewhere."""
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    recipe = stranger.scratch / "Containerfile"
+    recipe.write_text(f"{_CONTAINERFILE}COPY . /all\n")
+    for text, ignored in (("one", ""), ("two", ""), ("two", "data")):
+        (where / "data").touch()
+        recipe.with_name("Containerfile.dockerignore").write_text(f"{ignored}\n")
+        words = ("-q", "--build-arg", "TEXT", "-f", str(recipe), "-t", "mine:1", str(where))
+        done = finished(stranger, "env", f"TEXT={text}", ce, "build", *words)
+        assert done.returncode == 0, done.stderr
+        image = done.stdout.strip()
+        said = subprocess.run(["unsquashfs", "-cat", image, "data/f"], capture_output=True)
+        assert said.stdout.decode() == f"{text}\n"
+        assert ("/all/data" in listing(image)) == (ignored == "")
+    forget_podman(stranger)
+
+
 def test_a_build_does_not_mind_that_the_host_gets_a_new_user(stranger: Engine) -> None:
     """Programs like useradd replace /etc/passwd, which takes away what is mounted over the file."""
     where, etc = context(stranger), stranger.scratch / "etc"

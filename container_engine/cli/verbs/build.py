@@ -89,7 +89,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     recipe, froms = recipe_of(arguments, places, context)
     name = arguments.tag or local_name(FileImage(recipe.context, os.path.realpath(recipe.context)))
     try:
-        image = LocalImage(name, "oci", "", called=canonical_name(name), made_of=recipe.digest())
+        made_of = recipe.digest(context.env)
+        image = LocalImage(name, "oci", "", called=canonical_name(name), made_of=made_of)
     except OSError as error:
         raise unusable(recipe.context, error) from None
     rules(context, settings).admit_local(image)
