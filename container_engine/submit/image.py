@@ -85,7 +85,7 @@ def _locked_images(
     if locked is None:  # it has been removed meanwhile
         return [found_image(name, context, site) for name in named]
     now = declared(edf.name, context, site_context)
-    names = _locked(locked, path, named, site, context)
+    names = locked_names(locked, path, named, site, context)
     found = [found_image(name, context, site) for name in names]
     base, *above = map(_identified, found, locked.parts)
     if moved := lock_file.differences(locked, now):
@@ -105,7 +105,7 @@ def _of_option(text: str, context: Context, settings: SiteConfig) -> Resolved:
         raise with_environment_hint(error, text, context, settings, instead) from None
 
 
-def _locked(
+def locked_names(
     locked: lock_file.Lock,
     path: str,
     named: Sequence[str],

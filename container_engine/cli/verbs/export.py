@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 
 from container_engine.base.secrecy import Secrecy
 from container_engine.compat import kubernetes
-from container_engine.edf.model import Origin
+from container_engine.edf.model import Edf, Origin, Problem
+from container_engine.edf.names import lock_of
+from container_engine.images import lock_file
+from container_engine.images.reference import RegistryImage, parse
 from container_engine.printing import messages, output
+from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context
 from container_engine.submit.environment import anywhere, load_with_origins
+from container_engine.submit.image import locked_names
+from container_engine.submit.image_names import stored
+from container_engine.submit.stores import stores
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +69,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     # not those that a site applies by itself: they serve Slurm, or the hardware of this cluster
     asked = [use for use in found.hooks if use.origin.rpartition(":")[0] in edf.files]
     hooks = [(use.name, Origin(use.origin, 0)) for use in asked]
+    if not arguments.image:
+        edf = _with_launched_image(edf, context, found.site)
     pod = kubernetes.pod(edf, hooks, wanted)
+    if not arguments.image:
+        pod = pod._replace(gaps=[*_made_here(edf, context, found.site), *pod.gaps])
     text = kubernetes.to_yaml(pod.fields)
     if arguments.check:
         for gap in pod.gaps:
@@ -70,3 +82,27 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     messages.say("".join(problem.text for problem in (*found.problems, *pod.gaps)))
     output.exact(text.encode())
     return 0
+
+
+def _with_launched_image(edf: Edf, context: Context, site: SiteConfig) -> Edf:
+    """Return the environment with the image that launches use: as locked, or as named in full."""
+    if edf.above or not edf.image:
+        return edf  # no pod has it
+    locked = lock_file.read(edf.files[-1])
+    if locked is not None and edf.has_image_of_file:
+        [name] = locked_names(locked, lock_of(edf.files[-1]), [edf.image], site, context)
+        return replace(edf, image=name)
+    image = parse(edf.image, context.cwd)
+    if not isinstance(image, RegistryImage) or not image.short:
+        return edf
+    return replace(edf, image=stored(image, context, site).canonical)
+
+
+def _made_here(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]:
+    """Return a warning if launches use an image of this host, whatever a registry has."""
+    image = parse(edf.image or "", context.cwd)
+    known = stores(context, site).find(image) if isinstance(image, RegistryImage) else None
+    if known is None or not known.ref.origin:
+        return []
+    why = f"{image.name}: made on this host; the pod gets what the registry has under this name"
+    return [edf.image_place.warning("image", why, "ce push sends it; --image names it here")]

@@ -1,5 +1,7 @@
 """Environments as pods: what a pod has, and what it does not promise."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from container_engine.base.errors import UserError
 from container_engine.cli.main import main as ce
 from container_engine.compat import kubernetes
 from container_engine.node.devices import yaml_text
+from tests.unit import squashfs
 
 Capture = pytest.CaptureFixture[str]
 
@@ -32,6 +35,46 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
     [found] = pod["spec"]["containers"]
     assert isinstance(found, dict)
     return found
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a home without images, on a host that looks for short names in one registry."""
+    known = tmp_path / "registries.conf"
+    known.write_text('unqualified-search-registries = ["r.example.org"]\n')
+    for name, value in {"HOME": tmp_path, "CONTAINERS_REGISTRIES_CONF": known}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("EDF_IMAGESTORE", str(tmp_path / "store"))
+    return tmp_path
+
+
+def test_a_pod_has_the_image_that_a_short_name_means_here(here: Path, capsys: Capture) -> None:
+    pod, _err = exported(here, capsys, 'image = "tools:1"')
+    assert container(pod)["image"] == "r.example.org/tools:1"
+
+
+def test_a_pod_has_the_locked_image(here: Path, capsys: Capture) -> None:
+    digest = f"sha256:{'ab' * 32}"
+    pinned = {arch: {"digest": digest, "size": 1} for arch in ("amd64", "arm64")}
+    part = {"image": "tools:1", "name": "r.example.org/tools:1", "images": pinned}
+    lock = {"version": 1, "engine": "0", "environment": digest, "hooks": {}, **part}
+    (here / "train.lock").write_text(json.dumps(lock))
+    pod, _err = exported(here, capsys, 'image = "tools:1"')
+    assert container(pod)["image"] == f"r.example.org/tools@{digest}"
+    words = ("--image", "r.example.org/x:1", "kubernetes", "FILE", "--", "prog")
+    pod, _err = exported(here, capsys, 'image = "tools:1"', *words)
+    assert container(pod)["image"] == "r.example.org/x:1"
+
+
+def test_an_image_that_was_made_here_is_not_promised(
+    here: Path, capsys: Capture, need_tool: Callable[[str], str]
+) -> None:
+    need_tool("mksquashfs")
+    assert ce(["import", "-q", str(squashfs.make(here / "x.sqsh", {"a": "b"})), "tools:1"]) == 0
+    capsys.readouterr()
+    _pod, err = exported(here, capsys, 'image = "tools:1"')
+    assert "/train.toml:1: image: docker.io/library/tools:1: made on this host; the pod" in err
+    assert ce(["export", "--check", "kubernetes", str(here / "train.toml")]) == 1
 
 
 def test_a_pod_has_what_the_environment_has(tmp_path: Path, capsys: Capture) -> None:
