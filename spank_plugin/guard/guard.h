@@ -198,8 +198,9 @@ int guard_events(struct guard *guard, int milliseconds);
 
 /* ---- guard_limits.c ------------------------------------------------------------------------- */
 
-/* Limit the container's processes, and get ready to look at them, if limits are wanted. The container's first
- * process has this /proc directory and pid. Return 0, or -1 after guard_fail. */
+/* Limit the container's processes, and get ready to look at them, if limits are wanted, or if an outcome is
+ * wanted and they can be told. The container's first process has this /proc directory and pid. Return 0, or
+ * -1 after guard_fail. */
 int guard_limits_begin(struct guard *guard, int process_dir, pid_t pid);
 
 /* Promise in the file of an outcome, before a task enters its container, to note there what becomes of it, if

@@ -156,8 +156,8 @@ int guard_op_container(struct guard *guard, char **args)
 		return -1;
 	if (args[2] != NULL && check_workdir(guard, process_dir, args[2]) < 0)
 		return -1;
+	guard->has_pids = args[2] != NULL && args[3] != NULL;
 	if (guard_limits_begin(guard, process_dir, pid) < 0)
 		return -1;
-	guard->has_pids = args[2] != NULL && args[3] != NULL;
 	return guard_report_ready(guard, process_dir);
 }

@@ -131,7 +131,10 @@ int guard_limits_begin(struct guard *guard, int process_dir, pid_t pid)
 {
 	struct guard_limits *limits = &guard->limits;
 
-	if (!limits->is_wanted)
+	int has_limit = limits->memory > 0 || limits->pids > 0 || limits->time_ms > 0;
+
+	/* without a PID namespace of its own, the container's processes cannot be told from others */
+	if (!limits->is_wanted || (!has_limit && !guard->has_pids))
 		return 0;
 	limits->root = openat(process_dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	limits->proc = openat(limits->root, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -80,12 +80,12 @@ def operations(  # all that a container is made of
 
 
 def _limits(container: Parts) -> list[Operation]:
-    """Return the operation by which the guard looks at the container, if it is to do so.
+    """Return the operation by which the guard notes what becomes of the container, if it is to.
 
-    For `ce run --json` it does so without limits if it can tell the container's processes.
+    `ce run --json` asks for it without limits.
     """
-    is_asked = container.outcome >= 0 and "pid" in container.unshared
-    limits = (0, 0, 0) if container.limits is None and is_asked else container.limits
+    is_asked = container.limits is None and container.outcome >= 0
+    limits = (0, 0, 0) if is_asked else container.limits
     return [] if limits is None else [("limits", [*map(str, (*limits, container.outcome))])]
 
 
