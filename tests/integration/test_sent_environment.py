@@ -4,7 +4,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import pytest
 from container_engine.build.layout import write_artifact
 from container_engine.cli.main import main
 from container_engine.submit.sent_environment import TYPE, Sent
-from tests.integration.registry import Registry
+from tests.integration.registry import SOURCES, Registry
 from tests.unit import squashfs
 from tests.unit.images.oci import Member
 
@@ -252,6 +253,28 @@ def test_a_file_that_exists_stays_and_nothing_is_added(people: People, there: st
     (people.root / "bob/.edf" / there).write_text("mine")
     assert f"{there} exists already" in people.ce("bob", "init", "x", "--from", sent, code=1)
     assert people.files("bob") == {there: "mine"}
+
+
+def test_a_file_that_a_server_refuses_when_it_is_closed_does_not_stay(
+    people: People, need_tool: Callable[[str], str]
+) -> None:
+    """NFS tells so late of a used quota, and would keep the environment without its lock."""
+    image = people.image("sent/closed:1", "closed")
+    people.edf("ann", "train", TEXT.format(image=image))
+    people.ce("ann", "lock", "train")
+    sent = people.ce("ann", "push", "--environment", "train", people.name("closed"))
+    file = people.root / "x.toml"
+    fault = ("-e", "inject=close:error=EDQUOT:when=1", "-P", str(file), "-o", "/dev/null")
+    words = (sys.executable, "-m", "container_engine", "init", str(file), "--from", sent)
+    done = subprocess.run(
+        (need_tool("strace"), "-f", *fault, *words),
+        env=people.registry.env,
+        cwd=SOURCES,
+        capture_output=True,
+        text=True,
+    )
+    assert f"ce: error: '{file}': disk quota exceeded\n" in done.stderr
+    assert list(people.root.glob("x.*")) == []
 
 
 def test_options_that_do_not_go_together_are_refused(people: People) -> None:

@@ -249,8 +249,7 @@ def _path(name: str, context: Context) -> str:
 def _create(path: str, text: str) -> None:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "x", encoding="utf-8") as file:
-            _fill(file, text)
+        _fill(open(path, "x", encoding="utf-8"), text)  # noqa: SIM115 - it closes the file
     except FileExistsError:
         hint = "it stays as it is; choose another name, or remove it first"
         raise UserError(f"init: {path} exists already", hint) from None
@@ -263,10 +262,10 @@ def _create(path: str, text: str) -> None:
 
 
 def _fill(file: TextIO, text: str) -> None:
-    """Write a new file, or remove it if a disk or quota has no room for it."""
+    """Write and close a new file; remove it if that fails, as NFS only says at the end."""
     try:
-        file.write(text)
-        file.flush()
-    except OSError:
+        with file:
+            file.write(text)
+    except BaseException:
         os.unlink(file.name)
         raise
