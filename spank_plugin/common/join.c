@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -67,6 +68,18 @@ static int wants_terminal(int status)
 	return WSTOPSIG(status) == SIGTTIN || WSTOPSIG(status) == SIGTTOU;
 }
 
+/* Stay, in a step, for a command that has ended with its PID namespace: by tasks that go on, the plugin
+ * tells the death of a container from Slurm's SIGKILL for all of the step (session.c). It kills this process
+ * once it has reported the cause. */
+static void stay_for_plugin(const struct beside *beside, int status)
+{
+	enum { DEATH_MS = 300, STAY_MS = 2000 };
+
+	if (beside->node != NULL && beside->guard >= 0 && WIFSIGNALED(status) &&
+	    WTERMSIG(status) == SIGKILL && ce_wait_readable(beside->guard, ce_now_ms() + DEATH_MS))
+		poll(NULL, 0, STAY_MS);
+}
+
 static void await(struct beside *beside)
 {
 	struct ce_ending ending;
@@ -81,8 +94,11 @@ static void await(struct beside *beside)
 			if (beside->has_lent)
 				(void)tcsetpgrp(beside->terminal, getpgrp());
 			if (beside->outcome >= 0)
-				ce_outcome_report(beside->outcome, beside->json, beside->guard, beside->node,
+				/* of a step, the plugin reports the guard's end */
+				ce_outcome_report(beside->outcome, beside->json,
+						  beside->node != NULL ? -1 : beside->guard, beside->node,
 						  &ending);
+			stay_for_plugin(beside, status);
 			end_as(status);
 		}
 		if (wants_terminal(status) && lend_terminal(beside)) {
@@ -147,7 +163,7 @@ static int take_limit(struct ce_error *err)
 static void keep_for_report(const struct ce_container *container, struct beside *beside)
 {
 	enum { FIRST = 3, COUNT = 4 };
-	int kept[COUNT] = { -1, -1, -1, beside->terminal };
+	int kept[COUNT] = { -1, -1, container->guard, beside->terminal };
 	struct ce_outcome found;
 
 	ce_outcome_read(container->outcome, &found);
@@ -155,8 +171,6 @@ static void keep_for_report(const struct ce_container *container, struct beside 
 	if (!is_silent) {
 		kept[0] = container->outcome;
 		kept[1] = container->json;
-		/* of a step, the plugin reports the guard's end */
-		kept[2] = container->node != NULL ? -1 : container->guard;
 	}
 	for (int i = 0; i < COUNT; i++)
 		kept[i] = kept[i] >= 0 ? fcntl(kept[i], F_DUPFD, FIRST + COUNT) : -1;

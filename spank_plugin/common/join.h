@@ -69,8 +69,8 @@ int ce_apply_environment(int records_fd, const struct ce_variables *variables, s
 /* Variables by which the plugin hands a task over to ce-join (programs/enter.c); no other program reads them.
  * CE_JOIN_CONTAINER: the descriptors of the user namespace, the mount namespace, the environment and the
  * seccomp profile (-1: none), 1 or 0 for whether the task may gain privileges, four descriptors of other
- * namespaces (-1: none), that of the outcome (-1: none), then the working directory. CE_JOIN_COMMAND: the
- * command that ce-join replaces; unset where ce-join is a prefix of the command. */
+ * namespaces (-1: none), that of the outcome (-1: none) and the guard's pidfd, then the working directory.
+ * CE_JOIN_COMMAND: the command that ce-join replaces; unset where ce-join is a prefix of the command. */
 #define CE_JOIN_CONTAINER "CE_JOIN_CONTAINER"
 #define CE_JOIN_COMMAND "CE_JOIN_COMMAND"
 /* The descriptor of the directory that records which messages have been printed (say.h), and a string that

@@ -138,9 +138,10 @@ int ce_after_prolog_arrange(struct ce_container *container, const char *command,
 	CE_AUTO_FREE char *text = NULL;
 
 	if (user_ns < 0 || mount_ns < 0 || environment < 0 || (wanted && profile < 0) ||
-	    asprintf(&text, "%d %d %d %d %d %d %d %d %d %d %s", user_ns, mount_ns, environment, profile,
+	    asprintf(&text, "%d %d %d %d %d %d %d %d %d %d %d %s", user_ns, mount_ns, environment, profile,
 		     container->may_gain, keep(&unshared[0]), keep(&unshared[1]), keep(&unshared[2]),
-		     keep(&unshared[3]), keep(&container->outcome), container->workdir) < 0 ||
+		     keep(&unshared[3]), keep(&container->outcome), keep(&container->guard),
+		     container->workdir) < 0 ||
 	    variables->set(variables->context, CE_JOIN_CONTAINER, text) < 0 ||
 	    variables->set(variables->context, CE_JOIN_COMMAND, command) < 0)
 		return ce_fail(err, "cannot prepare the task for its container: %s",

@@ -95,17 +95,18 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 	if (getenv(CE_NODE) == NULL)
 		return ce_fail(err, "ce-join is started by slurmstepd");
 	if (text == NULL ||
-	    sscanf(text, "%d %d %d %d %d %d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
+	    sscanf(text, "%d %d %d %d %d %d %d %d %d %d %d %n", &container->user_ns, &container->mount_ns,
 		   &container->environment, &container->profile, &container->may_gain,
 		   &container->unshared[0], &container->unshared[1], &container->unshared[2],
-		   &container->unshared[3], &container->outcome, &skipped) != 10 ||
+		   &container->unshared[3], &container->outcome, &container->guard,
+		   &skipped) != 11 ||
 	    skipped == 0)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);
 	container->node = getenv(CE_NODE);
 	unsetenv(CE_JOIN_CONTAINER);
-	if (container->outcome >= 0)
-		(void)fcntl(container->outcome, F_SETFD, FD_CLOEXEC);
+	(void)fcntl(container->outcome, F_SETFD, FD_CLOEXEC);
+	(void)fcntl(container->guard, F_SETFD, FD_CLOEXEC);
 	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
 }
 

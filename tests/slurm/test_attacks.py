@@ -297,7 +297,7 @@ def test_a_forged_environment_of_srun_chooses_nothing(
     env = {
         "SLURM_CE_PLAN_PARTS": "1",
         "SLURM_CE_PLAN_0": plan,
-        "CE_JOIN_CONTAINER": "0 0 0 -1 0 /",
+        "CE_JOIN_CONTAINER": "0 0 0 -1 0 -1 -1 -1 -1 -1 -1 /",
         "CE_JOIN_COMMAND": f"/bin/touch {marker}",
         "TMPDIR": "/nowhere",
         "XDG_CACHE_HOME": "/nowhere",

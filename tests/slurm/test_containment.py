@@ -141,9 +141,11 @@ def test_the_helpers_are_not_bound_to_the_cores_of_the_task_that_started_them(
         job.wait()
 
 
-def test_a_step_that_is_cancelled_says_nothing_of_a_container(cluster: Cluster, demo: str) -> None:
+@pytest.mark.parametrize("apart", ["", '"com.ce.unshare" = "pid"'])
+def test_a_step_that_is_cancelled_says_nothing_of_a_container(cluster: Cluster, apart: str) -> None:
+    edf = str(cluster.edf(f"[annotations]\n{apart}\n", image="demo"))
     for _ in range(3):
-        with _running(cluster, demo) as job:
+        with _running(cluster, edf) as job:
             cluster.run(["scancel", "-s", "KILL", job_id(cluster)])
             assert "ce: " not in job.wait().stderr
         assert_nothing_left(cluster)

@@ -76,10 +76,14 @@ def _kill(process: Process) -> None:
         ("ce-guard", "guards the container was killed"),
     ],
 )
+@pytest.mark.parametrize(
+    "apart", ["", '"com.ce.unshare" = "pid"', '"com.ce.memory_limit" = "200M"']
+)
 def test_a_killed_helper_ends_the_step_and_is_named_once_for_all_tasks_and_nodes(
-    cluster: Cluster, demo: str, comm: str, cause: str
+    cluster: Cluster, comm: str, cause: str, apart: str
 ) -> None:
-    step = ["-N2", "-n4", f"--environment={demo}", "sh", "-c", "echo up; exec sleep 4321"]
+    edf = cluster.edf(f"[annotations]\n{apart}\n", image="demo")
+    step = ["-N2", "-n4", f"--environment={edf}", "sh", "-c", "echo up; exec sleep 4321"]
     with started(cluster, "srun", *step) as job:
         job.wait_for_lines(4)
         # A shell without an image would print errors of its own.

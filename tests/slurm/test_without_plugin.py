@@ -278,7 +278,7 @@ def test_a_node_without_it_does_not_run_a_command_that_may_bear_no_mark(
 # Output of a user's task prolog, which must not let a task out of its container.
 _SAYS = {
     "forgets everything": "for v in $(env | sed s/=.*//); do echo unset $v; done",
-    "forges the container": "echo export CE_JOIN_CONTAINER=0 1 2 -1 1 -1 -1 -1 -1 /",
+    "forges the container": "echo export CE_JOIN_CONTAINER=0 1 2 -1 1 -1 -1 -1 -1 -1 -1 /",
     "has no container": "echo export CE_JOIN_CONTAINER=; echo unset CE_JOIN_COMMAND",
     "has no plan": "echo unset SLURM_CE_PLAN_0; echo unset SLURM_CE_PLAN_COUNT",
 }
