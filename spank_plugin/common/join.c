@@ -73,11 +73,11 @@ static int wants_terminal(int status)
  * once it has reported the cause. */
 static void stay_for_plugin(const struct beside *beside, int status)
 {
-	enum { DEATH_MS = 300, STAY_MS = 2000 };
+	enum { DEATH_MS = 300 };
 
 	if (beside->node != NULL && beside->guard >= 0 && WIFSIGNALED(status) &&
 	    WTERMSIG(status) == SIGKILL && ce_wait_readable(beside->guard, ce_now_ms() + DEATH_MS))
-		poll(NULL, 0, STAY_MS);
+		poll(NULL, 0, CE_REPORT_MS);
 }
 
 static void await(struct beside *beside)

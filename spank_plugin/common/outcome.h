@@ -28,6 +28,10 @@ struct ce_outcome {
 /* how the sentence begins for a limit that ends the container */
 #define CE_CAUSE_LIMIT "the container was ended: "
 
+/* how long the plugin may take to print why a container ends, on a node that is short of processors: so long
+ * is the end of tasks put off, with which the step's output would end */
+enum { CE_REPORT_MS = 5000 };
+
 /* Return whether a cause of a container's end is a limit. */
 static inline int ce_is_limit(const char *cause)
 {

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "common/outcome.h"
 #include "guard.h"
 #include "guard_hold.h"
 #include "guard_ops.h"
@@ -33,8 +34,6 @@
 enum { MAX_SPECIFICATION = 64 * 1024 * 1024 };
 /* a little longer than ce-reaper's limit, shorter than the plugin's limit for us (session_end.c) */
 enum { STOP_MS = 1500 };
-/* how long the plugin may take to print why a container ends */
-enum { REPORT_MS = 2000 };
 
 /* ---- process 1 --------------------------------------------------------------------------------- */
 
@@ -134,7 +133,7 @@ static void serve(struct guard *guard)
 	if (guard->life >= 0)
 		(void)ce_send(guard->life, cause, strlen(cause), NULL, 0);
 	if (is_limit)
-		ce_wait_readable(guard->life, ce_now_ms() + REPORT_MS);
+		ce_wait_readable(guard->life, ce_now_ms() + CE_REPORT_MS);
 	for (size_t i = 0; i < guard->fuse_count; i++)
 		free(guard->fuse_image[i]);
 }

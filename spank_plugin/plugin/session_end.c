@@ -25,7 +25,7 @@
 
 /* the child's waits, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
-enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, TELL_WAIT_MS = 1000, CLAIM_WAIT_MS = 400 };
+enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, CLAIM_WAIT_MS = 400 };
 /* Saving a container may take as long as the site lets an image be packed (import_timeout_s). The processes
  * that do it belong to the step, which ends them with its time limit or scancel: a save is waited for as long
  * as they live. */
@@ -325,7 +325,7 @@ void ce_end_report(const struct ce_launcher *launcher, const char *cause)
 	struct ce_end end;
 
 	if (start_child(&end, &errand) == 0)
-		ce_wait_readable(end.gate, ce_now_ms() + TELL_WAIT_MS);
+		ce_wait_readable(end.gate, ce_now_ms() + CE_REPORT_MS);
 	ce_end_finish(&end);
 }
 
