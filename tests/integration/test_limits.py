@@ -214,8 +214,9 @@ def test_time_ends_whatever_a_command_does(engine: Engine, script: str) -> None:
     limits = "[annotations.com.ce]\ntime_limit_s = 2"
     done, document = _run(engine, limits, "bash", "-c", script)
     _is_ended(done, document, "time", "longer than the 2 s of com.ce.time_limit_s")
-    assert 1.9 < document["seconds"] < 10
-    assert time.monotonic() - begun < 30
+    # the limit counts from the container's start, which is before the command's
+    assert document["seconds"] < 10
+    assert 2 < time.monotonic() - begun < 30
 
 
 def test_a_command_within_its_limits_ends_as_ever(engine: Engine) -> None:

@@ -328,7 +328,7 @@ def _rounds(site: Site, demo: str, forge: Forge, count: int) -> None:
 def _check_bystander(
     cluster: Cluster, bystander: Job, alive: set[tuple[int, str]], fault: faults.Fault
 ) -> None:
-    now = _of_bystander()
+    now = _named(_of_bystander())
     if now != alive:
         time.sleep(_GONE_WITHIN_S)  # time for Slurm's log entries
         logs = [cluster.dir / "log" / f"{name}.log" for name in ("slurmctld", "slurmd-n1")]
@@ -343,17 +343,20 @@ def _bystander_at_rest() -> set[tuple[int, str]] | None:
     Such a program may end after the tasks' first output.
     """
     alive = _of_bystander()
-    for process in processes():
-        starts = process.comm in _STARTERS or (process.comm == "ce-guard" and not process.is_first)
-        if starts and (process.pid, process.comm) in alive:
+    for process in alive:
+        if process.comm in _STARTERS or (process.comm == "ce-guard" and not process.is_first):
             return None
-    return alive
+    return _named(alive)
 
 
-def _of_bystander() -> set[tuple[int, str]]:
+def _of_bystander() -> list[Process]:
     """Return all of the bystander's processes: tasks, and those that hold its containers."""
     uid = pwd.getpwnam(BOB).pw_uid
-    return {(p.pid, p.comm) for p in processes() if p.uid == uid and p.lives}
+    return [p for p in processes() if p.uid == uid and p.lives]
+
+
+def _named(alive: list[Process]) -> set[tuple[int, str]]:
+    return {(process.pid, process.comm) for process in alive}
 
 
 def test_random_faults_run_nothing_outside_and_leave_nothing(
