@@ -69,40 +69,38 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     # not those that a site applies by itself: they serve Slurm, or the hardware of this cluster
     asked = [use for use in found.hooks if use.origin.rpartition(":")[0] in edf.files]
     hooks = [(use.name, Origin(use.origin, 0)) for use in asked]
+    gaps: list[Problem] = []
     if not arguments.image:
-        edf = _with_launched_image(edf, context, found.site)
+        edf, gaps = _with_launched_image(edf, context, found.site)
     pod = kubernetes.pod(edf, hooks, wanted)
-    if not arguments.image:
-        pod = pod._replace(gaps=[*_made_here(edf, context, found.site), *pod.gaps])
+    gaps += pod.gaps
     text = kubernetes.to_yaml(pod.fields)
     if arguments.check:
-        for gap in pod.gaps:
+        for gap in gaps:
             output.line(f"{gap}{f' ({gap.hint})' if gap.hint else ''}")
-        return int(bool(pod.gaps))
-    messages.say("".join(problem.text for problem in (*found.problems, *pod.gaps)))
+        return int(bool(gaps))
+    messages.say("".join(problem.text for problem in (*found.problems, *gaps)))
     output.exact(text.encode())
     return 0
 
 
-def _with_launched_image(edf: Edf, context: Context, site: SiteConfig) -> Edf:
-    """Return the environment with the image that launches use: as locked, or as named in full."""
+def _with_launched_image(edf: Edf, context: Context, site: SiteConfig) -> tuple[Edf, list[Problem]]:
+    """Return the environment with the image that launches use: as locked, or as named in full.
+
+    Warn if that is an image of this host, whatever a registry has.
+    """
     if edf.above or not edf.image:
-        return edf  # no pod has it
-    locked = lock_file.read(edf.files[-1])
+        return edf, []  # no pod has it
+    name, locked = edf.image, lock_file.read(edf.files[-1])
     if locked is not None and edf.has_image_of_file:
-        [name] = locked_names(locked, lock_of(edf.files[-1]), [edf.image], site, context)
-        return replace(edf, image=name)
-    image = parse(edf.image, context.cwd)
-    if not isinstance(image, RegistryImage) or not image.short:
-        return edf
-    return replace(edf, image=stored(image, context, site).canonical)
-
-
-def _made_here(edf: Edf, context: Context, site: SiteConfig) -> list[Problem]:
-    """Return a warning if launches use an image of this host, whatever a registry has."""
-    image = parse(edf.image or "", context.cwd)
+        [name] = locked_names(locked, lock_of(edf.files[-1]), [name], site, context)
+    image = parse(name, context.cwd)
+    if isinstance(image, RegistryImage) and image.short:
+        image = stored(image, context, site)
+        name = image.canonical
+    edf = replace(edf, image=name)
     known = stores(context, site).find(image) if isinstance(image, RegistryImage) else None
     if known is None or not known.ref.origin:
-        return []
-    why = f"{image.name}: made on this host; the pod gets what the registry has under this name"
-    return [edf.image_place.warning("image", why, "ce push sends it; --image names it here")]
+        return edf, []
+    why = f"{name}: made on this host; the pod gets what the registry has under this name"
+    return edf, [edf.image_place.warning("image", why, "ce push sends it; --image names it here")]
