@@ -129,7 +129,7 @@ def test_another_manifest_than_the_digest_says_is_refused_and_nothing_is_stored(
         person.get(wanted)
     assert caught.value.see == "image-damaged"
     with refusal:
-        person.importer.to_file(wanted, str(tmp_path / "x.sqsh"), architecture())
+        person.importer.to_file(wanted, str(tmp_path / "x.sqsh"), architecture(), replaces=False)
     assert not [name for name in person.files() if name.startswith(("images/", "refs/"))]
     assert not list(tmp_path.glob("x.sqsh*"))
     between.faults.clear()
@@ -310,7 +310,7 @@ def test_a_quota_that_is_too_small_is_known_before_anything_is_fetched(
     assert caught.value.hint.startswith("ce gc --layers makes room")
     assert not any(re.search(BLOBS, path) for path in between.asked)
     with pytest.raises(CeError, match=r"disk quota exceeded: the import needs about 25 MiB"):
-        person.importer.to_file(image, f"{limited}/out.sqsh", person.store.arch)
+        person.importer.to_file(image, f"{limited}/out.sqsh", person.store.arch, replaces=False)
     assert [path.name for path in limited.iterdir()] == ["store"]
 
 

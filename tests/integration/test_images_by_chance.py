@@ -92,7 +92,7 @@ class Judged(NamedTuple):
         assert isinstance(image, LocalImage)
         path = self.engine.scratch / f"{seed}.sqsh"
         try:
-            self.importer.to_file(image, str(path), layout.arch)
+            self.importer.to_file(image, str(path), layout.arch, replaces=False)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise

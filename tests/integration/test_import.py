@@ -320,7 +320,9 @@ def test_a_configuration_that_could_not_start_is_refused_by_the_import(
     assert isinstance(local, LocalImage)
     imports: tuple[Callable[[], str], ...] = (
         lambda: person.get(registry.image(pushed)),
-        lambda: person.importer.to_file(local, str(tmp_path / "x.sqsh"), architecture()),
+        lambda: person.importer.to_file(
+            local, str(tmp_path / "x.sqsh"), architecture(), replaces=False
+        ),
     )
     for import_it in imports:
         with pytest.raises(UserError) as caught:
@@ -359,7 +361,7 @@ def test_layers_that_the_configuration_does_not_state_are_refused(
     local = parse_source(f"oci:{where}:latest", "/")
     assert isinstance(local, LocalImage)
     with pytest.raises(UserError, match=said):
-        person.importer.to_file(local, str(tmp_path / "x.sqsh"), architecture())
+        person.importer.to_file(local, str(tmp_path / "x.sqsh"), architecture(), replaces=False)
     assert not [name for name in person.files() if name.startswith(("images/", "refs/"))]
     assert not list(tmp_path.glob("x.sqsh*"))
 

@@ -115,7 +115,7 @@ class Importer:
         except OSError as error:
             raise free_space.unusable(own.root, error) from None
 
-    def to_file(self, image: Imported, path: str, arch: str, *, replaces: bool = False) -> str:
+    def to_file(self, image: Imported, path: str, arch: str, *, replaces: bool) -> str:
         """Write `path` and the configuration beside it; return the digest. Raise CeError."""
         directory = os.path.dirname(path)
         try:
