@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from container_engine.base import process
@@ -38,7 +39,7 @@ class SiteImporter(NamedTuple):
             "PYXIS_VERSION": _PYXIS,
             "SLURM_JOB_UID": str(os.getuid()),
             # no other import has it, on any host or later: it would get, or remove, its file
-            "SLURM_JOB_ID": str(int.from_bytes(os.urandom(4)) >> 1),
+            "SLURM_JOB_ID": str(secrets.randbits(31)),
             "SLURM_STEP_ID": "0",
         }
         own = {**self.env, **known}
