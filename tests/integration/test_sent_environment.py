@@ -58,6 +58,13 @@ class People(NamedTuple):
         where = self.root / f"layout-{content}"
         return self.registry.push(where, name, [Member("f", content.encode())])
 
+    def locked(self, name: str) -> str:
+        """Push an image, and lock Ann's environment `train` of it; return the image's reference."""
+        image = self.image(f"sent/{name}:1", name)
+        self.edf("ann", "train", TEXT.format(image=image))
+        self.ce("ann", "lock", "train")
+        return image
+
     def used(self, who: str, name: str) -> str:
         """Return the digest of the image that a launch uses."""
         return str(json.loads(self.ce(who, "plan", "--json", name))["image"]["digest"])
@@ -93,9 +100,7 @@ mounts = ["${{HOME}}"]
 def test_it_starts_the_same_image_in_another_home_although_the_tag_has_moved(
     people: People,
 ) -> None:
-    image = people.image("sent/moves:1", "before")
-    people.edf("ann", "train", TEXT.format(image=image))
-    people.ce("ann", "lock", "train")
+    people.locked("moves")
     sent = people.ce("ann", "push", "--environment", "train", people.name("moves"))
     assert sent.startswith(f"{people.name('moves')}@sha256:")
     assert people.ce("ann", "push", "--environment", "train", people.name("moves")) == sent
@@ -173,12 +178,10 @@ def test_what_would_not_start_elsewhere_is_not_sent(people: People) -> None:
 
 
 def test_images_and_environments_are_not_taken_for_each_other(people: People) -> None:
-    image = people.image("sent/image:1", "image")
+    image = people.locked("other")
     said = people.ce("bob", "init", "x", "--from", image, code=1)
     assert f"ce: error: '{image}': not an environment\nce: hint: " in said
     assert f"ce init NAME --image {image}" in said
-    people.edf("ann", "train", TEXT.format(image=image))
-    people.ce("ann", "lock", "train")
     sent = people.ce("ann", "push", "--environment", "train", people.name("other"))
     said = people.ce("bob", "pull", sent, code=1)
     assert "an artifact, not an image\nce: hint: " in said
@@ -189,9 +192,7 @@ def test_images_and_environments_are_not_taken_for_each_other(people: People) ->
 def test_a_file_that_is_changed_while_a_registry_is_asked_is_sent_as_it_was(
     people: People,
 ) -> None:
-    image = people.image("sent/edited:1", "edited")
-    people.edf("ann", "train", TEXT.format(image=image))
-    people.ce("ann", "lock", "train")
+    people.locked("edited")
     edits = people.root / "bin/skopeo"
     edits.parent.mkdir()
     real = shutil.which("skopeo")
