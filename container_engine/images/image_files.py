@@ -165,8 +165,15 @@ def has_changed(path: str) -> bool:
 
 
 def computed_digest(path: str) -> str:
-    """Return the digest of `path`, sha256:…, computed by reading the file. Raise OSError."""
-    return f"sha256:{sha256(path)}"
+    """Return the digest of `path`, sha256:…, computed by reading the file. Raise OSError.
+
+    A file that is replaced or written meanwhile is an error: it would be known by that digest.
+    """
+    before = os.stat(path)
+    digest, after = f"sha256:{sha256(path)}", os.stat(path)
+    if (before.st_ino, _stamp(before)) != (after.st_ino, _stamp(after)):
+        raise OSError(errno.EBUSY, "changed while it was read", path)
+    return digest
 
 
 def record_digest(path: str, digest: str, config: bytes | None = None, made: str = "") -> None:

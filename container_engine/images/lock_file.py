@@ -128,10 +128,10 @@ def pin_file(path: str) -> Pinned:
     """Return the pin of a SquashFS file as it is now; read all of it. Raise UserError."""
     squashfs.check(path)
     try:
-        size, digest = os.path.getsize(path), image_files.computed_digest(path)
-        return Pinned(
-            digest=digest, size=size, head=_head(path), samples=image_files.samples(path, size)
-        )
+        size, head = os.path.getsize(path), _head(path)
+        samples = image_files.samples(path, size)
+        digest = image_files.computed_digest(path)  # the last: it tells of a change
+        return Pinned(digest=digest, size=size, head=head, samples=samples)
     except OSError as error:
         raise UserError(reason(error), see="image-lock", name=path) from None
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -252,6 +253,21 @@ def test_a_locked_file_whose_data_has_changed_is_refused(project: Project) -> No
     assert project.ce("plan").returncode == 0  # the recorded digest is not required
     flip(image, image.stat().st_size // 2)
     assert "is not the file that was locked" in project.ce("plan").stderr
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_not_locked(project: Project) -> None:
+    image, other = project.dir / "i.sqsh", project.dir / "other.sqsh"
+    for path, content in ((image, "1"), (other, "2")):
+        squashfs.make(path, {"f": content})
+        os.truncate(path, 2 << 30)  # to read it takes seconds
+    project.edf.write_text(f'image = "{image}"\n')
+    replaced = threading.Timer(1, other.rename, [image])
+    replaced.start()
+    done = project.ce("lock")
+    replaced.join()
+    assert (done.returncode, f"'{image}': changed while it was read" in done.stderr) == (1, True)
+    assert not project.lock.exists()
+    assert image_files.known_digest(str(image)) == ""
 
 
 def test_the_check_of_a_lock_reads_all_of_a_file(project: Project) -> None:
