@@ -88,6 +88,16 @@ static int has_entry(const char *block, size_t size, const char *wanted)
 	return 0;
 }
 
+/* Return whether a variable with this name passes through any shell. dash, for one, drops all others without
+ * being asked, among them the functions of bash. */
+static int is_identifier(const char *name)
+{
+	static const char characters[] = "0123456789_"
+					 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+	return !strchr("0123456789", *name) && name[strspn(name, characters)] == '\0';
+}
+
 static int write_changes(int fd, char **left_out)
 {
 	size_t size = 0;
@@ -106,7 +116,8 @@ static int write_changes(int fd, char **left_out)
 		if (is_left_out(entry, left_out))
 			continue;
 		entry[strcspn(entry, "=")] = '\0';
-		if (getenv(entry) == NULL && ce_write_all(fd, entry, strlen(entry) + 1) < 0)
+		if (is_identifier(entry) && getenv(entry) == NULL &&
+		    ce_write_all(fd, entry, strlen(entry) + 1) < 0)
 			return 1;
 	}
 	return 0;

@@ -15,6 +15,10 @@ _BEFORE = {
     "SAME": "é",
     "SLURM_JOB_ID": "7",
     "PMIX_RANK": "0",
+    # dash drops these
+    "BASH_FUNC_ml%%": "() { echo; }",
+    "a.b": "1",
+    "7": "",
 }
 
 
