@@ -206,8 +206,9 @@ Piece = tuple[str | Variable, bool]
 MAX_EXPANDED = 1 << 20
 
 # If srun is called in a batch script or in a step, its values of these describe that script's node
-# or that step, not the new one.
-_OF_NODES = ("SLURMD_NODENAME", "SLURM_NODEID", *OF_TASKS)
+# or that step, not the new one, which may have other GPUs.
+_OF_GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE")
+_OF_NODES = ("SLURMD_NODENAME", "SLURM_NODEID", *_OF_GPUS, *OF_TASKS)
 _OF_STEPS = "SLURM_STEP"
 
 

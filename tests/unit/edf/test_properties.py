@@ -98,7 +98,11 @@ def test_the_value_of_a_variable_is_never_looked_at_again(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["SLURMD_NODENAME", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEPID", *OF_TASKS]
+    "name",
+    [
+        *("SLURMD_NODENAME", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEPID", *OF_TASKS),
+        *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE"),
+    ],
 )
 def test_what_each_node_or_step_has_is_left_to_them_where_the_caller_has_one_too(name: str) -> None:
     scope = Scope({name: "of a batch script", "SLURM_JOB_ID": "7"}, {}, SiteConfig().is_deferred)
