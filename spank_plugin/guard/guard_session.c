@@ -62,14 +62,16 @@ int guard_op_environment(struct guard *guard, char **args)
 
 /*
  * Bind mounts with their own flags. crun (1.8) applies nosuid, nodev and noexec to a bind mount only if it is
- * also read-only. So the guard binds such a source below the session's directory, with the flags, and the
- * runtime binds from there: a bind mount keeps the flags of its source.
+ * also read-only, and read-only to the source alone, not to what is mounted below it. So the guard binds
+ * such a source below the session's directory, with the flags, and the runtime binds from there: a bind
+ * mount keeps the flags of its source.
  */
 
 static const struct {
 	const char *name;
 	uint64_t attribute;
 } attributes[] = {
+	{ "ro", MOUNT_ATTR_RDONLY },
 	{ "nosuid", MOUNT_ATTR_NOSUID },
 	{ "nodev", MOUNT_ATTR_NODEV },
 	{ "noexec", MOUNT_ATTR_NOEXEC },

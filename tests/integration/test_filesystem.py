@@ -204,8 +204,24 @@ def test_what_is_mounted_below_a_source_comes_along(engine: Engine, mountpoint: 
     assert engine.output(edf, "cat", "/mine/sub/f") == "below"
 
 
-def test_what_the_host_mounts_later_appears(engine: Engine, mountpoint: Path) -> None:
-    edf = engine.edf(mounts(f"{mountpoint}:/mine"))
+@pytest.mark.parametrize("way", ["crun", "podman"])
+@pytest.mark.parametrize("flags", ["ro", "ro+bind"])
+def test_what_is_mounted_below_a_read_only_source_cannot_be_written(
+    engine: Engine, mountpoint: Path, flags: str, way: str
+) -> None:
+    (mountpoint / "sub").chmod(0o777)
+    (mountpoint / "sub" / "f").chmod(0o666)
+    edf = engine.edf(mounts(f"{mountpoint}:/mine:{flags}"))
+    engine = engine.with_site(f'start = "{way}"\n')
+    done = engine.run(edf, "sh", "-c", "echo x > /mine/sub/f; echo y > /mine/sub/g")
+    assert done.returncode == 1
+    assert done.stderr.count("Read-only file system") == 2
+    assert [file.read_text() for file in (mountpoint / "sub").iterdir()] == ["below"]
+
+
+@pytest.mark.parametrize("flags", ["rw", "ro"])
+def test_what_the_host_mounts_later_appears(engine: Engine, mountpoint: Path, flags: str) -> None:
+    edf = engine.edf(mounts(f"{mountpoint}:/mine:{flags}"))
     script = "echo ready; read answer; cat /mine/sub/later/f"
     with engine.start(edf, "sh", "-c", script) as process:
         assert process.stdout is not None

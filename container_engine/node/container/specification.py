@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     Creator = Callable[[Paths, Parts, Mapping[str, str], Person], tuple[list[Operation], Operation]]
 
 
-# crun 1.8 applies these to a bind mount only together with ro (spank_plugin/guard/guard_session.c)
-_FORGOTTEN = frozenset(["nosuid", "nodev", "noexec"])
+# what crun 1.8 does not apply, or not below the source (spank_plugin/guard/guard_session.c)
+_FORGOTTEN = frozenset(["ro", "nosuid", "nodev", "noexec"])
 _APT_FILE = "/etc/apt/apt.conf.d/99container-engine"
 
 
