@@ -1,10 +1,13 @@
 """Locks: the image that a launch uses, and the message when the environment has changed."""
 
+import contextlib
 import hashlib
 import json
 import os
 import subprocess
 import threading
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +15,10 @@ import pytest
 
 from container_engine.cli.main import main
 from container_engine.images import image_files
-from tests.integration.faulty import Fault, front
+from tests.integration.faulty import Fault, Front, front
 from tests.integration.registry import Registry
 from tests.unit import squashfs
+from tests.unit.images import oci
 from tests.unit.images.oci import Member
 
 
@@ -101,21 +105,71 @@ def test_a_launch_says_that_the_environment_has_moved_on(project: Project) -> No
     assert f"its image was '{name}' and is '{other}'" in said
 
 
-def test_a_locked_image_that_the_registry_no_longer_answers_with_is_refused(
-    project: Project,
-) -> None:
+@contextlib.contextmanager
+def in_front(project: Project) -> Iterator[Front]:
     with front(project.registry.address) as between:
         known = Path(project.registry.env["HOME"]) / ".config/containers/registries.conf.d"
         known.mkdir(exist_ok=True)
         text = f'[[registry]]\nlocation = "{between.address}"\ninsecure = true\n'
         (known / "front.conf").write_text(text)
+        yield between
+        (known / "front.conf").unlink()
+
+
+def push_index(project: Project, name: str, content: str) -> list[str]:
+    """Push an index of images for two architectures; return their digests."""
+    where = project.dir / f"index-{content}"
+    stacks = {arch: [[Member("f", f"{content} {arch}".encode())]] for arch in ("amd64", "arm64")}
+    oci.layout_of_several(where, stacks)
+    target = f"docker://{project.registry.address}/{name}"
+    push = ["skopeo", "copy", "-q", "--all", "--preserve-digests", f"oci:{where}:latest", target]
+    subprocess.run(push, env=project.registry.env, check=True)
+    tagged = json.loads((where / "index.json").read_bytes())["manifests"][0]["digest"]
+    index = json.loads((where / "blobs" / tagged.replace(":", "/")).read_bytes())
+    return [one["digest"] for one in index["manifests"]]
+
+
+@pytest.mark.parametrize("requests", range(1, 4))
+def test_all_architectures_are_locked_as_they_were_at_one_moment(
+    project: Project, requests: int
+) -> None:
+    before, after = push_index(project, "moves:1", "old"), push_index(project, "moves:2", "new")
+    with in_front(project) as between:
+        project.edf.write_text(f'image = "{between.address}/moves:1"\n')
+        moved = Fault("/manifests/1$", instead="/v2/moves/manifests/2")
+        between.faults += [Fault("/manifests/1$", requests), moved]
+        images = project.locked()["images"]
+    assert [images["amd64"]["digest"], images["arm64"]["digest"]] in (before, after)
+
+
+def test_an_index_that_leads_to_an_index_is_locked(project: Project) -> None:
+    """The outer one names no architecture, as builders write it that add to a layout."""
+    listed = push_index(project, "inner:1", "inner")
+    url = f"http://{project.registry.address}/v2/inner/manifests"
+    kind = "application/vnd.oci.image.index.v1+json"
+    asked = urllib.request.Request(f"{url}/1", headers={"Accept": kind})
+    with urllib.request.urlopen(asked) as answer:
+        inner = answer.read()
+    entry = {"mediaType": kind, "size": len(inner)}
+    entry["digest"] = f"sha256:{hashlib.sha256(inner).hexdigest()}"
+    outer = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": [entry]}).encode()
+    put = urllib.request.Request(f"{url}/2", outer, {"Content-Type": kind}, method="PUT")
+    with urllib.request.urlopen(put):
+        project.edf.write_text(f'image = "{project.registry.address}/inner:2"\n')
+    images = project.locked()["images"]
+    assert [images["amd64"]["digest"], images["arm64"]["digest"]] == listed
+
+
+def test_a_locked_image_that_the_registry_no_longer_answers_with_is_refused(
+    project: Project,
+) -> None:
+    with in_front(project) as between:
         project.push("lied:1", "honest")
         project.edf.write_text(f'image = "{between.address}/lied:1"\n')
         [pinned] = project.locked()["images"].values()
         project.push("lied:1", "dishonest")
         between.faults.append(Fault("/manifests/sha256", instead="/v2/lied/manifests/1"))
         done = project.ce("plan")
-        (known / "front.conf").unlink()
     assert done.returncode != 0
     assert f"where {pinned['digest']} was asked for" in done.stderr
 

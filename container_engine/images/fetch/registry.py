@@ -143,13 +143,27 @@ class Skopeo(NamedTuple):
         An image without an index is returned under its own architecture, or under the first of
         `archs` if it states none. Raise CeError.
         """
-        document = _parse(image, self._shown(image, image.source, image.digest))
-        if document.manifests is None:
+        text = self._shown(image, image.source, image.digest)
+        listed = _parse(image, text).manifests
+        # whatever happens to a tag meanwhile, all are of what it stood for now
+        image = image._replace(digest=_digest(text))
+        if listed is None:
             config = self._shown(image, image.source, None, "--config")
             arch = _platform(image, config).named or archs[0]
             return {arch: self.look_up(image, arch)}
-        made = {one.place.named for one in document.manifests}
-        return {arch: self.look_up(image, arch) for arch in archs if arch in made}
+        is_said = all(one.place.named or not one.is_image for one in listed)
+        found = {}
+        for arch in archs:
+            try:
+                remote = self.look_up(image, arch)
+                if not is_said:
+                    check_platform(image, self.configuration(image, remote), arch)
+            except UserError as error:
+                if error.see != "image-architecture":
+                    raise
+                continue
+            found[arch] = remote
+        return found
 
     def configuration(self, image: Imported, remote: Remote) -> bytes:
         """Return the OCI configuration of an image that was looked up. Raise CeError."""
