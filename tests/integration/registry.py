@@ -39,7 +39,8 @@ class Registry(NamedTuple):
         where.mkdir()
         oci.layout(where, layers, RUN, compressor, arch)
         target = f"docker://{self.address}/{name}"
-        copy = ["skopeo", "copy", "--quiet", f"oci:{where}:latest", target]
+        # without compressing layers that are not
+        copy = ["skopeo", "copy", "--quiet", "--preserve-digests", f"oci:{where}:latest", target]
         subprocess.run(copy, env=self.env, check=True)
         return f"{self.address}/{name}"
 

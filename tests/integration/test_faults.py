@@ -68,6 +68,17 @@ def test_what_passes_is_tried_again(
     assert fault.times == 0
 
 
+@pytest.mark.parametrize("compressor", ["none", "gzip", "zstd"])
+def test_layers_stay_as_they_are_if_their_download_breaks_off(
+    registry: Registry, person: Person, between: Front, tmp_path: Path, compressor: str
+) -> None:
+    name = f"broken-{compressor}:1"
+    registry.push(tmp_path / "i", name, CONTENT, compressor=compressor)
+    between.faults.append(Fault(BLOBS, 1, status=500))
+    assert listing(person.get(registry.image(f"{between.address}/{name}"))) == {"/a"}
+    assert between.faults[0].times == 0
+
+
 @pytest.mark.parametrize("faults", [[], [Fault(BLOBS, 1, after=100)]], ids=["streamed", "copied"])
 def test_a_pull_may_last_longer_than_the_registrys_tokens_live(
     registry: Registry, person: Person, between: Front, tmp_path: Path, faults: list[Fault]

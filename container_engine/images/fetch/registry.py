@@ -185,6 +185,9 @@ class Skopeo(NamedTuple):
         """
         layout = os.path.join(work, "oci")
         argv = [*self._skopeo(image), "copy", "--quiet", "--remove-signatures"]
+        if isinstance(image, RegistryImage):
+            # else skopeo compresses such layers, which then are not what the manifest says
+            argv += ["--dest-oci-accept-uncompressed-layers"]
         argv += ["--dest-shared-blob-dir", blobs, remote.source, f"oci:{layout}:image"]
         watch = _Arrival(layout, blobs, remote, on_bytes, self._silence(image))
         ends = time.monotonic() + self.copy_s  # the limit of all tries together
