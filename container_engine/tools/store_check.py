@@ -27,6 +27,7 @@ class Damage(NamedTuple):
 
     `also` are paths that must be removed with `path`; `mend` is the content that `path` should
     have, if known. `stamp` distinguishes the checked file from a later one, "" if not needed.
+    `is_unread` says that this user cannot open it or what is beside it; it may be sound.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Damage(NamedTuple):
     also: tuple[str, ...] = ()
     mend: bytes | None = None
     stamp: str = ""
+    is_unread: bool = False
 
 
 class Checker:
@@ -64,12 +66,17 @@ class Checker:
         yield from self._bad_refs()
         for path in inventory.blobs(self._root):
             with contextlib.suppress(FileNotFoundError):
-                if not is_as_named(path):
+                if broken := _unread(path):
+                    yield Damage(path, broken, is_unread=True)
+                elif not is_as_named(path):
                     yield Damage(path, "does not match its name")
                 self._on_read(_size(path))
         yield from self._left_behind()
 
     def _of_image(self, item: Item) -> Damage | None:
+        unread = next(filter(None, map(_unread, (item.path, *belongings(item.path)))), "")
+        if unread:
+            return Damage(item.path, unread, belongings(item.path), is_unread=True)
         broken = self._content_problem(item)
         if broken:
             return Damage(item.path, broken, belongings(item.path))
@@ -140,7 +147,9 @@ class Checker:
     def _bad_refs(self) -> Iterator[Damage]:
         for named in inventory.refs(self._root):
             name = os.path.basename(named.path)
-            if named.ref is None:
+            if named.ref is None and (broken := _unread(named.path)):
+                yield Damage(named.path, broken, is_unread=True)
+            elif named.ref is None:
                 yield Damage(named.path, "cannot be parsed")
             elif name != f"{ref_name(named.ref.name, named.arch)}.json":
                 yield Damage(named.path, f"is for another name, {named.ref.name}")
@@ -197,6 +206,17 @@ def _remove_image(damage: Damage, used: InUse) -> str | None:
     if why is None:
         inventory.remove_files(damage.also)
     return why
+
+
+def _unread(path: str) -> str:
+    """Return why this user cannot open a file, "" if they can or there is none."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return f"{os.path.basename(path)}: {reason(error)}"
+    return ""
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -76,6 +76,8 @@ def _repaired(
 
     Slurm is asked each time which images jobs use: a check takes hours, and jobs begin meanwhile.
     """
+    if damage.is_unread and not arguments.force:
+        return "who can read it may find it sound"
     used = (
         NOTHING
         if arguments.force or not damage.stamp

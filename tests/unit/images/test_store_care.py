@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import hashlib
+import json
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from container_engine.base.errors import UserError
 from container_engine.base.records import to_json
+from container_engine.cli.main import main
 from container_engine.images import image_files
 from container_engine.images.importing.adopt import Adopter
 from container_engine.images.listener import Quiet
@@ -31,6 +34,7 @@ def named(name: str) -> RegistryImage:
     return image
 
 
+OTHER = 65534
 CONFIG = b'{"created": "2024-02-03T04:05:06.789Z", "config": {"WorkingDir": "/w"}}'
 
 
@@ -150,6 +154,38 @@ def test_every_damage_is_found_and_repaired(store: Store) -> None:
     repair(store)
     assert problems(store) == {}
     assert [item.names for item in inventory.items(store.root)] == [("docker.io/library/a:6",)]
+
+
+def test_what_another_member_of_a_group_keeps_private_is_not_removed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with a umask of 077 in a directory that the group may write."""
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        store = Store(str(root / "s"), "amd64")
+        image, open_to_all = add(store, 1, "a:1"), add(store, 2, "b:1")
+        ref, blob = Path(store.ref(named("a:1"))), root / f"s/blobs/sha256/{'0' * 64}"
+        blob.parent.mkdir(parents=True)
+        blob.write_text("x")
+        for one in (root, *(root / "s").rglob("*")):
+            os.chown(one, -1, OTHER)
+            one.chmod(0o2775 if one.is_dir() else 0o664)
+        private = (image, ref, blob, Path(f"{open_to_all}.json"))
+        for one in private:
+            one.chmod(0o600)
+        monkeypatch.setenv("EDF_IMAGESTORE", store.root)
+        try:
+            os.setegid(OTHER)
+            os.seteuid(OTHER)
+            code = main(["store", "repair", "--json"])
+        finally:
+            os.seteuid(0)
+            os.setegid(0)
+        assert code == 1
+        found = json.loads(capsys.readouterr().out)["damages"]
+        assert {one["state"] for one in found} == {"left"}
+        assert len(found) == 4
+        assert all(one.exists() for one in (*private, open_to_all))
 
 
 def test_a_configuration_is_mended_from_the_blobs(store: Store) -> None:
