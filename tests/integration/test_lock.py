@@ -16,6 +16,7 @@ import pytest
 from container_engine.cli.main import main
 from container_engine.images import image_files
 from tests.integration.faulty import Fault, Front, front
+from tests.integration.leftovers import until
 from tests.integration.registry import Registry
 from tests.unit import squashfs
 from tests.unit.images import oci
@@ -313,15 +314,30 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_locked(project: Project
     image, other = project.dir / "i.sqsh", project.dir / "other.sqsh"
     for path, content in ((image, "1"), (other, "2")):
         squashfs.make(path, {"f": content})
-        os.truncate(path, 2 << 30)  # to read it takes seconds
+        os.truncate(path, 1 << 30)  # to read it takes a while
     project.edf.write_text(f'image = "{image}"\n')
-    replaced = threading.Timer(1, other.rename, [image])
-    replaced.start()
+
+    def replace() -> None:
+        # its beginning and samples are looked at before
+        if until(lambda: _read(str(image)) > 1 << 20):
+            other.rename(image)
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
     done = project.ce("lock")
-    replaced.join()
+    replacing.join()
     assert (done.returncode, f"'{image}': changed while it was read" in done.stderr) == (1, True)
     assert not project.lock.exists()
     assert image_files.known_digest(str(image)) == ""
+
+
+def _read(path: str) -> int:
+    """Return the offset to which a process has read the file, 0 if none has."""
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(fd) == path:
+                return int((fd.parents[1] / "fdinfo" / fd.name).read_text().split()[1])
+    return 0
 
 
 def test_the_check_of_a_lock_reads_all_of_a_file(project: Project) -> None:
