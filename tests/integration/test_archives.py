@@ -88,6 +88,15 @@ def test_a_root_file_system_as_an_archive_is_imported_as_a_directory_is(
         assert me.launched("localhost/exported")["path"] == path
 
 
+@pytest.mark.parametrize("twice", [(), (Member("etc/foo"),)], ids=["once", "a name twice"])
+def test_a_root_file_system_has_no_markers(me: Importing, twice: tuple[Member, ...]) -> None:
+    """In a layer these names would remove files; here they are what tar makes of them."""
+    names = (".wh..wh.x", "etc/.wh..wh..opq", "etc/.wh.foo", "etc/foo")
+    file = me.root / "exported.tar"
+    file.write_bytes(oci.layer([*map(Member, names), *twice]))
+    assert listing(me.path("import", str(file))) == {"/etc", *(f"/{name}" for name in names)}
+
+
 @pytest.mark.parametrize("kind", ["archive", "directory"])
 def test_a_root_file_system_inside_a_directory_is_warned_of(me: Importing, kind: str) -> None:
     root = me.root / "top/ubuntu"

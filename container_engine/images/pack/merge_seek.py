@@ -71,9 +71,13 @@ class Visible(NamedTuple):
 
 
 class Tree:
-    """The tree made by the members of all layers, which are added in order, lowest layer first."""
+    """The tree made by the members of all layers, which are added in order, lowest layer first.
 
-    def __init__(self) -> None:
+    `mark` is how the names of markers begin.
+    """
+
+    def __init__(self, mark: bytes = WHITEOUT) -> None:
+        self._mark = mark
         self.root = Directory()
         self._layer = -1
         self._leftovers: dict[bytes, Content] = {}  # AUFS's files of this layer
@@ -86,7 +90,7 @@ class Tree:
         parts = names(path, self._layer)
         if not parts:
             return  # the root keeps its own mode
-        if is_leftover(parts):
+        if is_leftover(parts, self._mark):
             return
         parent = self._directory(parts[:-1])
         if self._is_marker(parent, parts[-1]):
@@ -105,7 +109,7 @@ class Tree:
         """
         parts = self._parts(path)
         content = Content(self._layer, index, target)
-        if is_leftover(parts):
+        if is_leftover(parts, self._mark):
             self._leftovers[b"/".join(parts)] = content
             return
         parent, name = self._directory(parts[:-1]), parts[-1]
@@ -117,7 +121,7 @@ class Tree:
 
     def add_hard_link(self, path: bytes, target: bytes) -> None:
         parts = self._parts(path)
-        if is_leftover(parts):
+        if is_leftover(parts, self._mark):
             return
         parent, name = self._directory(parts[:-1]), parts[-1]
         if self._is_marker(parent, name):
@@ -147,18 +151,20 @@ class Tree:
 
     def _linked(self, parts: list[bytes]) -> Content | None:
         """Return what a hard link to these names stands for, None if it is no file."""
-        if parts and is_leftover(parts):
+        if parts and is_leftover(parts, self._mark):
             return self._leftovers.get(b"/".join(parts))
         slot = self._directory(parts[:-1]).children.get(parts[-1]) if parts else None
         return None if slot is None or isinstance(slot.node, Directory) else slot.node
 
     def _is_marker(self, parent: Directory, name: bytes) -> bool:
         """Apply a whiteout, of whatever type; return whether it is one."""
+        if not name.startswith(self._mark):
+            return False
         if name == OPAQUE:
             self._hide_lower(parent)
-        elif name.startswith(WHITEOUT):
+        else:
             self._hide(parent, name.removeprefix(WHITEOUT))
-        return name.startswith(WHITEOUT)
+        return True
 
     def _directory(self, parts: list[bytes]) -> Directory:
         """Return the directory at these names. Anything missing or in the way becomes one."""
@@ -234,14 +240,18 @@ def _walk(root: Directory) -> Iterator[tuple[bytes, Content | Directory]]:
 
 
 def write_merged(
-    stack: Sequence[Layer], out: Out, env: Mapping[str, str], account: Account
+    stack: Sequence[Layer],
+    out: Out,
+    env: Mapping[str, str],
+    account: Account,
+    mark: bytes = WHITEOUT,
 ) -> None:
     """Merge layers, the lowest first, and write them as a tar archive to `out`.
 
-    `env` is the environment for zstd. Raise UserError for a damaged layer, or for more than
-    `account` allows.
+    `mark` is how the names of markers begin; `env` is the environment for zstd. Raise UserError for
+    a damaged layer, or for more than `account` allows.
     """
-    visible = _visible(stack, env, account)
+    visible = _visible(stack, env, account, mark)
     for path, directory in visible.directories:
         entry = Entry(path, tar_header.DIRECTORY, directory.mode, directory.mtime, 0, b"")
         out.write(tar_header.header(entry._replace(xattrs=directory.xattrs)))
@@ -251,8 +261,10 @@ def write_merged(
     out.write(tar_header.END)
 
 
-def _visible(stack: Sequence[Layer], env: Mapping[str, str], account: Account) -> Visible:
-    tree = Tree()
+def _visible(
+    stack: Sequence[Layer], env: Mapping[str, str], account: Account, mark: bytes
+) -> Visible:
+    tree = Tree(mark)
     for layer in stack:
         tree.next_layer()
         with layers.entries(layer, env, account) as reader:

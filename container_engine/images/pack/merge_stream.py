@@ -19,8 +19,8 @@ from container_engine.images.pack.tar_stream import Out, Reader
 from container_engine.images.squashfs import MADE_SO
 
 WHITEOUT = b".wh."
+NO_MARK = b"\0"  # in place of it for a root file system, in which such names mean nothing
 OPAQUE = b".wh..wh..opq"
-_LEFTOVER = b".wh..wh."
 MAX_LINKS = 40  # as in the kernel
 MAX_LEVELS = 256  # ten times what real images have; a tree of more would cost time and stack
 _MAX_NAME, _MAX_PATH = 255, 4095  # bytes, as in the kernel
@@ -43,9 +43,9 @@ def names(path: bytes, layer: int) -> list[bytes]:
     return found
 
 
-def is_leftover(parts: list[bytes]) -> bool:
+def is_leftover(parts: list[bytes], mark: bytes) -> bool:
     """Check whether a path is one of those that AUFS keeps for itself at the top of a layer."""
-    return parts[0].startswith(_LEFTOVER) and parts != [OPAQUE]
+    return parts[0].startswith(2 * mark) and parts != [OPAQUE]
 
 
 def check_target(target: bytes, layer: int) -> None:
@@ -101,10 +101,13 @@ class UnusualError(Exception):
 
 
 class Merger:
-    """A merger of layers, highest first, that writes what is visible to `out`."""
+    """A merger of layers, highest first, that writes what is visible to `out`.
 
-    def __init__(self, out: Out) -> None:
-        self._out = out
+    `mark` is how the names of markers begin.
+    """
+
+    def __init__(self, out: Out, mark: bytes = WHITEOUT) -> None:
+        self._out, self._mark = out, mark
         self._kinds: dict[bytes, int] = {}  # the visible paths of all layers so far
         self._hidden: set[bytes] = set()  # paths that no lower layer may add
         self._emptied: set[bytes] = set()  # directories below which no lower layer adds anything
@@ -114,7 +117,7 @@ class Merger:
 
         Raise UserError, UnusualError or tar_header.DamagedError.
         """
-        layer = _Layer(self._out, self._kinds, self._hidden, self._emptied, number)
+        layer = _Layer(self._out, self._kinds, self._hidden, self._emptied, number, self._mark)
         for entry in entries:
             layer.add(entry, entries)
         layer.finish()
@@ -138,8 +141,9 @@ class _Layer:
         hidden: set[bytes],
         emptied: set[bytes],
         number: int,
+        mark: bytes,
     ) -> None:
-        self._out, self._kinds, self._number = out, kinds, number
+        self._out, self._kinds, self._number, self._mark = out, kinds, number, mark
         self._hidden, self._emptied = hidden, emptied
         self.hides: set[bytes] = set()
         self.empties: set[bytes] = set()
@@ -156,11 +160,11 @@ class _Layer:
             if entry.kind != tar_header.DIRECTORY:
                 raise damaged(self._number, "a file in place of the root directory")
             return
-        if is_leftover(parts):
+        if is_leftover(parts, self._mark):
             return
         parent, name = self._directory(parts[:-1]), parts[-1]
         path = parent + b"/" + name if parent else name
-        if name.startswith(WHITEOUT):
+        if name.startswith(self._mark):
             self._hide(parent, name)
         elif entry.kind == tar_header.DIRECTORY:
             self._add_directory(path, entry)
@@ -234,7 +238,7 @@ class _Layer:
 
     def _target(self, link: bytes) -> bytes:
         parts = names(link, self._number)
-        if not parts or is_leftover(parts):
+        if not parts or is_leftover(parts, self._mark):
             raise UnusualError  # merge_seek reports the error, or has the file
         parent = self._directory(parts[:-1])
         return parent + b"/" + parts[-1] if parent else parts[-1]

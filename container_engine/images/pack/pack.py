@@ -81,8 +81,8 @@ class Packer:
     def pack_files(
         self, archive: layers.Layer, size: int, target: str, on_read: Callable[[int], None]
     ) -> squashfs.Superblock:
-        """Pack the files of a tar archive of `size` bytes, whose name is no digest."""
-        self._merged([archive], size, target, on_read)
+        """Pack the root file system in a tar archive of `size` bytes, whose name is no digest."""
+        self._merged([archive], size, target, on_read, merge_stream.NO_MARK)
         return squashfs.check(target)
 
     def pack_directory(
@@ -125,14 +125,17 @@ class Packer:
         size: int,
         target: str,
         on_read: Callable[[int], None],
+        mark: bytes = merge_stream.WHITEOUT,
     ) -> None:
         try:
             account = self._budget.account(size)
-            self._feed(target, lambda out: self._merge(stack, out, on_read, account))
+            self._feed(target, lambda out: self._merge(stack, out, on_read, account, mark))
         except merge_stream.UnusualError:
             files = [layers.LayerFile(layer.whole(), layer.content) for layer in stack]
             again = self._budget.account(size)
-            self._feed(target, lambda out: merge_seek.write_merged(files, out, self._env, again))
+            self._feed(
+                target, lambda out: merge_seek.write_merged(files, out, self._env, again, mark)
+            )
 
     def _of_archive(self, target: str) -> list[str]:
         # unsquashfs 4.5 cannot read an image that tar2sqfs 1.2 has compressed with lz4
@@ -150,10 +153,11 @@ class Packer:
         out: IO[bytes],
         on_read: Callable[[int], None],
         account: Account,
+        mark: bytes,
     ) -> None:
         process.widen(out.fileno())
         gather = _Gather(out.fileno())
-        merger = merge_stream.Merger(gather)
+        merger = merge_stream.Merger(gather, mark)
         for number, layer in reversed(list(enumerate(stack))):
             with layers.entries(layer, self._env, account, on_read) as reader:
                 merger.add_layer(reader, number)
