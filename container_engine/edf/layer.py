@@ -236,8 +236,10 @@ def _with_home(over: Overlay, layer: Layer, problems: list[Problem]) -> Layer:
         if not home.startswith("/"):
             problems.append(over.home.origin.error("", "HOME is not set to a path", see=SEE))
             return layer
+        # as the destinations of mounts are written
+        home = "/" + posixpath.normpath(home).lstrip("/")
         if over.home.is_mounted:
-            target = "/root" if is_root else posixpath.normpath(home)
+            target = "/root" if is_root else home
             add_mount(mounts, Mount("bind", home, target, (), over.home.origin), problems)
         else:
             mounts.pop(home, None)

@@ -178,6 +178,15 @@ def test_a_mount_of_the_environment_can_be_taken_away() -> None:
     assert said(overlay("--container-mounts=umount:/none:nofail"), environment()) == ""
 
 
+@pytest.mark.parametrize("home", [f"{HOME}/", f"/{HOME}", f"{HOME}/."])
+def test_the_home_is_taken_away_however_it_is_written(home: str) -> None:
+    over = overlay("--no-container-mount-home", env={"HOME": home})
+    assert f"{HOME} {HOME} </e.toml:3>" not in mounts(over, environment())
+    assert mounts(overlay("--container-mount-home", env={"HOME": home})) == [
+        f"{HOME} {HOME} <--container-mount-home>"
+    ]
+
+
 def test_the_home_that_an_option_mounts_can_be_taken_away() -> None:
     over = overlay("--container-mount-home", "--container-remap-root")
     assert mounts(over) == [f"{HOME} /root <--container-mount-home>"]
