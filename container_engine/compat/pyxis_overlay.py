@@ -202,7 +202,7 @@ class _Reader:
             elif "=" in name:
                 hint = f"export {name}, and write {name.partition('=')[0]}"
                 self._error(one.origin, f"'{name}': expected the name of a variable", hint)
-            elif value := self._env.get(name):
+            elif (value := self._env.get(name)) is not None:
                 found[name] = EnvEntry(name, value, one.origin)
         return found
 

@@ -207,9 +207,10 @@ def test_the_home_is_mounted_where_root_has_it_if_the_user_is_root() -> None:
     )
 
 
-def test_variables_of_the_host_are_taken_where_they_have_a_value() -> None:
+def test_variables_of_the_host_are_taken_where_they_are_set() -> None:
     over = overlay("--container-env=TOKEN,EMPTY,NONE")
-    assert {name: entry.value for name, entry in over.layer.env.items()} == {"TOKEN": "a,b=c"}
+    values = {name: entry.value for name, entry in over.layer.env.items()}
+    assert values == {"TOKEN": "a,b=c", "EMPTY": ""}
 
 
 @pytest.mark.parametrize(
