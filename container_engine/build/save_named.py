@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -9,7 +10,9 @@ from typing import NamedTuple
 
 from container_engine.base import slurm
 from container_engine.base.errors import CeError
+from container_engine.base.files import created
 from container_engine.base.process import reason
+from container_engine.images.image_files import existing
 from container_engine.submit.context import Context
 
 # variables that would override the record of the name
@@ -38,23 +41,42 @@ def parsed(text: str, job: str) -> ContainerOfJob | None:
     return None if match is None else ContainerOfJob(match[1], match[2])
 
 
-def save(kept: ContainerOfJob, node: str | None, target: str, context: Context) -> int:
+def save(
+    kept: ContainerOfJob, node: str | None, target: str, context: Context, *, replaces: bool
+) -> int:
     """Save the container on this node of the job, else on its first, and return an exit code.
 
-    Whatever is at `target` is replaced. Raise CeError.
+    Raise UserError if `target` exists and must not change, and CeError.
     """
     words = [f"--container-name={kept.name}", f"--container-save={target}", "true"]
     env = {k: v for k, v in context.env.items() if not k.startswith(_OTHERS)}
     # the step finds a container by its name within this job
     env["SLURM_JOB_ID"] = kept.job
+    if not replaces:
+        _reserve(target)
     before = _identity(target)
     try:
         argv = [*slurm.beside(kept.job, node), *words]
         status = subprocess.run(argv, env=slurm.without_step(env), check=False).returncode
     except OSError as error:
         raise CeError(f"cannot start srun: {reason(error)}") from None
-    # srun reports a container that was not saved, but its exit code is that of `true`
-    return status or int(_identity(target) == before)
+    finally:
+        # srun reports a container that was not saved, but its exit code is that of `true`
+        is_saved = _identity(target) != before
+        if not (replaces or is_saved):
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+    return status or int(not is_saved)
+
+
+def _reserve(target: str) -> None:
+    """Make an empty file, which the step replaces: it would replace anybody's."""
+    try:
+        created(target).close()
+    except FileExistsError:
+        raise existing(target) from None
+    except OSError:
+        return  # it may be that only the node can write there
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -78,8 +78,8 @@ class Here:
                 if os.path.lexists(target) and not force:
                     raise UserError(f"enroot: file already exists: {target}", "enroot export -f")
                 kept_one = save_named.ContainerOfJob(self.job, one.name)
-                path = os.path.abspath(target)
-                if save_named.save(kept_one, node_name(self._context.env), path, self._context):
+                path, node = os.path.abspath(target), node_name(self._context.env)
+                if save_named.save(kept_one, node, path, self._context, replaces=force):
                     raise UserError(f"enroot: not exported: {name}")
                 return True
         return False

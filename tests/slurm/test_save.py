@@ -230,3 +230,25 @@ def test_a_container_that_lives_with_its_job_is_saved_whether_it_runs_or_not(
         done = cluster.srun("-n1", image, "sh", "-c", look)
         assert done.stdout.split() == [*written, "2"], done.stderr
         assert "/bin/zcat: No such file" in done.stderr
+
+
+BOTH = """
+srun -n1 --environment={edf} --container-name=k true
+{ce} save $SLURM_JOB_ID.k {out}/x.sqsh & one=$!
+{ce} save $SLURM_JOB_ID.k {out}/x.sqsh || echo refused
+wait $one || echo refused
+{ce} save $SLURM_JOB_ID.other {out}/none.sqsh || [ -e {out}/none.sqsh ] || echo nothing
+"""
+
+
+def test_of_two_that_save_a_container_of_a_job_at_once_one_is_refused(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf(image="busybox")
+    script = BOTH.format(edf=edf, out=shared, ce=cluster.prefix / "bin/ce")
+    done = cluster.run(["salloc", "-Q", "-N1", "sh", "-ec", script], timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = [line for line in done.stdout.splitlines() if line in ("refused", "nothing")]
+    assert found == ["refused", "nothing"]
+    assert done.stderr.count(f"'{shared}/x.sqsh': exists") == 1
+    assert (shared / "x.sqsh").read_bytes().startswith(b"hsqs")

@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if kept is not None:
         if arguments.difference:
             raise UserError("--difference saves what a step has written", "name JOB.STEP")
-        return save_named.save(kept, arguments.node, target, context)
+        return save_named.save(kept, arguments.node, target, context, replaces=arguments.force)
     if not arguments.here:
         place = running_steps.place(arguments.step, arguments.node, context)
         options = [name for name in ("difference", "force", "quiet") if getattr(arguments, name)]
