@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <sched.h>
@@ -106,12 +107,15 @@ static int make_place(const char *source, const char *target)
 int guard_op_bind(struct guard *guard, char **args)
 {
 	const char *source = args[0], *target = args[1];
-	/* only set, never cleared: what the host has locked stays locked */
+	/* only set: what the host has locked stays locked */
 	struct mount_attr change = { .attr_set = attributes_of(args + 2) };
+	/* but the runtime makes the places of other mounts in the source itself, before that is read-only */
+	struct mount_attr top = { .attr_clr = change.attr_set & MOUNT_ATTR_RDONLY };
 
 	if (make_place(source, target) < 0 ||
 	    mount(source, target, NULL, MS_BIND | MS_REC, NULL) < 0 ||
-	    syscall(SYS_mount_setattr, AT_FDCWD, target, AT_RECURSIVE, &change, sizeof change) < 0)
+	    syscall(SYS_mount_setattr, AT_FDCWD, target, AT_RECURSIVE, &change, sizeof change) < 0 ||
+	    (syscall(SYS_mount_setattr, AT_FDCWD, target, 0, &top, sizeof top) < 0 && errno != EPERM))
 		return guard_fail(guard, "cannot mount '%s' with its flags", source);
 	return 0;
 }

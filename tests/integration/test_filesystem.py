@@ -234,12 +234,14 @@ def test_what_the_host_mounts_later_appears(engine: Engine, mountpoint: Path, fl
     assert (out, err) == ("later", "")
 
 
-def test_a_later_mount_lies_in_an_earlier_one(engine: Engine) -> None:
+@pytest.mark.parametrize("flags", ["rw", "ro"])
+@pytest.mark.parametrize("place", ["in", "new"])
+def test_a_later_mount_lies_in_an_earlier_one(engine: Engine, place: str, flags: str) -> None:
     outer = make_file(engine.scratch / "outer" / "f", "outer", engine)
     (outer.parent / "in").mkdir()
     inner = make_file(engine.scratch / "inner" / "f", "inner", engine)
-    edf = engine.edf(mounts(f"{outer.parent}:/m", f"{inner.parent}:/m/in"))
-    assert engine.output(edf, "cat", "/m/f", "/m/in/f") == "outerinner"
+    edf = engine.edf(mounts(f"{outer.parent}:/m:{flags}", f"{inner.parent}:/m/{place}"))
+    assert engine.output(edf, "cat", "/m/f", f"/m/{place}/f") == "outerinner"
 
 
 def test_missing_sources_are_all_named(engine: Engine) -> None:
