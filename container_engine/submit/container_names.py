@@ -21,6 +21,7 @@ from container_engine.base.files import (
     make_own,
     write_private,
 )
+from container_engine.edf.locate import is_path
 from container_engine.edf.names import is_step
 from container_engine.plan.site_context import read_name
 from container_engine.submit.context import Options
@@ -102,7 +103,8 @@ def record(
     path = record_of(name, env) if name else ""
     if not path or (environment is None and not image):
         return ()
-    if environment is not None and ("/" in environment or environment.endswith(".toml")):
+    # what is expanded first, as in ~/x.toml, does not begin here
+    if environment is not None and is_path(environment) and environment[:1] not in "~$":
         environment = os.path.normpath(os.path.join(cwd, environment))
     if image.startswith("."):
         image = os.path.normpath(os.path.join(cwd, image))

@@ -24,6 +24,7 @@ def env(home: Path, job: str = "7") -> dict[str, str]:
     [
         ("demo", [NAMED], "demo", []),
         ("./own.toml", [NAMED], f"{CWD}/own.toml", []),
+        *((name, [NAMED], name, []) for name in ("team/x", "~/x.toml", "${HOME}/x.toml")),
         (None, [NAMED, "--container-image=alpine"], None, ["--container-image=alpine"]),
         ("demo", ["--container-image=./x.sqsh", NAMED], "demo", [f"{CWD}/x.sqsh"]),
     ],
