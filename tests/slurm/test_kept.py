@@ -1,5 +1,6 @@
 """Containers that live with their job: later steps go on with them, or join them."""
 
+import json
 import pwd
 import shutil
 import subprocess
@@ -98,6 +99,27 @@ def test_a_joining_step_is_warned_only_of_what_the_running_container_lacks(
         "--container-mounts (/none); it keeps what it was started with"
     )
     assert_nothing_kept()
+
+
+def test_who_joins_has_what_start_up_lines_have_exported(cluster: Cluster, shared: Path) -> None:
+    lines = ["echo x >> /ran", "export A=$$(cat /ran) OF_EDF=2", "unset GONE"]
+    edf = cluster.edf(
+        f'startup = {json.dumps(lines)}\nmounts = ["{shared}"]\n[env]\nOF_EDF = "1"\nGONE = "1"\n'
+    )
+    say = "echo $A $OF_EDF ${GONE-gone} $(cat /ran | wc -l)"
+    step = f"srun -n1 --overlap --environment={edf} --container-name=j sh -c"
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    first = f"{say}; touch {shared}/up; " + wait.format(f"{shared}/over")
+    done = job(
+        cluster,
+        f"{step} '{first}' &\n{wait.format(f'{shared}/up')}\n"
+        # the first one joins by Python, and what it has recorded is used by the others
+        + f"{step} '{say}'\n" * 2
+        + f"srun -n1 --overlap --container-name=j sh -c '{say}'\ntouch {shared}/over; wait\n"
+        + f"{step} '{say}'\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["x 2 gone 1"] * 4 + ["x x 2 gone 2"]
 
 
 def test_who_joins_a_container_of_root_has_the_home_of_root(cluster: Cluster, shared: Path) -> None:

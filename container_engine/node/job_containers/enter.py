@@ -391,6 +391,8 @@ def refusal(reason: str, hint: str, wanted: KeptContainer) -> LaunchError:
 
 # parts of a plan that a running container cannot change, and the key that names an entry
 _MADE_OF = {"mounts": "target", "devices": "name", "startup": "line"}
+# the record of the variables that start-up lines have changed
+EXPORTED = "exported"
 # annotations about a step's own use of the container: com.ce.container_name and _save
 _OF_STEP = "com.ce.container_"
 
@@ -504,8 +506,27 @@ def ignored(made: str, plan: NodePlan) -> Iterator[str]:
             yield f"{plan.annotations_from.get(key, 'the environment')} ({key})"
 
 
+def note_exported(kept: JobContainer, changes: Mapping[str, str | None]) -> None:
+    """Record what the start-up lines have changed in the tasks' environment. Raise LaunchError."""
+    kept.records.write(EXPORTED, to_json(changes))
+
+
+def exported(directory: str, plan: NodePlan) -> dict[str, str | None]:
+    """Return what the start-up lines of a container that runs have changed in the environment.
+
+    It is for steps whose plan has these lines: they do not run again. Raise LaunchError.
+    """
+    if not plan.startup or plan.kept is None:
+        return {}
+    records = Records(directory, plan.kept)
+    lines = [one["line"] for one in _parsed(records.read("made")).get("startup") or ()]
+    if any(one["line"] not in lines for one in plan.startup):
+        return {}
+    return {**_parsed(records.read(EXPORTED))}
+
+
 def _parsed(made: str) -> dict[str, Any]:
-    """Return the parts in a record, none of one that is damaged: only a warning depends on it."""
+    """Return the parts in a record, none of one that is damaged."""
     try:
         found = parse_json(made)
     except (ValueError, RecursionError):

@@ -12,10 +12,12 @@ from __future__ import annotations
 import os
 
 from container_engine.base import answers
+from container_engine.base.errors import LaunchError
 from container_engine.base.files import open_place
 from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import edf_settings, resolve
+from container_engine.node.job_containers.enter import EXPORTED, exported
 from container_engine.node.node_plan import DEFERRED, OF_STEPS, NodePlan, applies
 from container_engine.node.plan_json import parse_json
 from container_engine.node.report import trace
@@ -48,15 +50,17 @@ def record(  # what the launcher has
         images: Mapping[str, str] = parse_json(recorded)
         witnesses = {
             **variables.asked,
-            **_witnesses(directory, images),
+            **_witnesses(directory, images, plan),
             **answers.installation(),
         }
         prefix = os.path.dirname(os.path.dirname(libexec))
         request = answers.request_of(prefix, os.fsencode(f"{directory}\n{text}"))
         if answers.can_be_checked(witnesses):
             here = open_place(f"{directory}/{_PLACE}")
-            answers.write(here, request, witnesses, _result(plan, [*images], block), _MOST)
-    except (OSError, ValueError):
+            answers.write(
+                here, request, witnesses, _result(plan, [*images], directory, block), _MOST
+            )
+    except (OSError, ValueError, LaunchError):
         return
 
 
@@ -86,19 +90,21 @@ def _is_of_no_hook(plan: NodePlan, variables: Mapping[str, str]) -> bool:
     )
 
 
-def _witnesses(directory: str, images: Mapping[str, str]) -> dict[str, str]:
+def _witnesses(directory: str, images: Mapping[str, str], plan: NodePlan) -> dict[str, str]:
     """Return witnesses about what is recorded of the container, and about its images."""
-    records = (f"c{directory}/{name}" for name in ("image", "made", "files"))
+    names = ("image", "made", "files", *([EXPORTED] if plan.startup else []))
+    records = (f"c{directory}/{name}" for name in names)
     return {
         **{question: answers.state(question) for question in records},
         **{f"i{path}": identity for path, identity in images.items()},
     }
 
 
-def _result(plan: NodePlan, images: list[str], block: bytes) -> bytes:
+def _result(plan: NodePlan, images: list[str], directory: str, block: bytes) -> bytes:
     edf = edf_settings(plan.env, {})
     workdir = resolve(plan.workdir, {}, plan.workdir_from)
-    records = env.encode_records(env.for_joined(plan, edf, env.parse_block(block), workdir))
+    changes = env.for_joined(plan, edf, env.parse_block(block), workdir)
+    records = env.encode_records(changes | exported(directory, plan))
     return b"".join(
         (
             answers.table(images),

@@ -340,7 +340,12 @@ class Start:
                 changes |= hooks.start_services(fds, self._here.workdir, changes)
         if plan.startup:
             marks.mark("startup")
-            changes |= self._run_startup(changes, *fds[:2])
+            made = self._run_startup(changes, *fds[:2])
+            changes |= made
+            if self._kept is not None:
+                from container_engine.node.job_containers.enter import note_exported
+
+                note_exported(self._kept, made)
         if self._checks is not None:
             marks.mark("checks")
             self._run_checks(self._checks, changes, fds)
@@ -438,11 +443,14 @@ def joined(
     marks: trace.Marks,
 ) -> Container:
     """Return the running container for this step's tasks. Raise LaunchError."""
+    from container_engine.node.job_containers.enter import exported
+
     marks.mark("namespaces")
     mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], None)
     workdir = resolve(plan.workdir, node, plan.workdir_from)
     edf = edf_settings(plan.env, node)
     changes = env.for_joined(plan, edf, env.parse_block(running.environment), workdir)
+    changes |= exported(running.directory, plan)
     changes |= env.missing_home(changes, node, person_of_process().home)
     # the first step has made the image's directories
     home = env.apply(node, changes).get("HOME", "")
