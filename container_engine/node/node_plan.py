@@ -42,6 +42,10 @@ DAMAGED = "the plan that arrived on this node is damaged"
 DEFERRED = '"var"'
 # variables of one step that make hooks apply
 OF_STEPS = ("CE_PMIX_DIR", "CE_BATCH_SCRIPT")
+# in a hook's strings: a value of the step or of the node
+BEGIN = "{node."
+# a hook's code that sets variables of the step, and looks at no file and no clock
+OF_VARIABLES = "pytorch"
 # the keys of the plans and the settings of every engine
 _ALWAYS = (
     *("workdir", "workdir_from", "writable", "entrypoint", "mounts", "devices", "env"),
@@ -215,6 +219,12 @@ def applies(hook: HookUse, node: Mapping[str, str]) -> bool:
     """Check whether a hook applies: it has no conditions, or one of them holds."""
     conditions: Sequence[str] | None = hook.get("automatic_when")
     return not conditions or any(holds(condition, node) for condition in conditions)
+
+
+def is_of_step(hook: HookUse) -> bool:
+    """Check whether variables that a hook sets are others in each step of a container."""
+    values = hook.get("env", {}).values()
+    return hook.get("code") == OF_VARIABLES or any(BEGIN in (value or "") for value in values)
 
 
 def holds(condition: str, node: Mapping[str, str]) -> bool:

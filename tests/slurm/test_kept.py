@@ -122,6 +122,28 @@ def test_who_joins_has_what_start_up_lines_have_exported(cluster: Cluster, share
     assert done.stdout.splitlines() == ["x 2 gone 1"] * 4 + ["x x 2 gone 2"]
 
 
+def test_who_joins_has_the_ranks_of_its_own_step(cluster: Cluster, shared: Path) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n[annotations]\ncom.hooks.pytorch.enabled = "true"\n')
+    say = "echo $WORLD_SIZE $RANK $LOCAL_RANK $MASTER_ADDR $(($MASTER_PORT % 16))"
+    wait = "until [ -e {0} ]; do sleep 0.1; done"
+    step = f"--overlap --environment={edf} --container-name=p sh -c"
+    first = f"touch {shared}/up; " + wait.format(f"{shared}/over")
+    done = job(
+        cluster,
+        f"srun -N1 -n1 {step} '{first}' &\n{wait.format(f'{shared}/up')}\n"
+        # of two nodes, one has the container
+        + f"srun -N2 -n4 {step} '{say}'\n" * 2
+        + f"touch {shared}/over; wait\n",
+        "-N2",
+        "-n4",
+    )
+    assert done.returncode == 0, done.stderr
+    for number in (1, 2):
+        lines = done.stdout.splitlines()[4 * number - 4 : 4 * number]
+        # the port ends in the number of the step
+        assert sorted(lines) == [f"4 {rank} {rank % 2} n1 {number}" for rank in range(4)]
+
+
 def test_who_joins_a_container_of_root_has_the_home_of_root(cluster: Cluster, shared: Path) -> None:
     wait = "until [ -e {0} ]; do sleep 0.1; done"
     first = f"touch {shared}/up; {wait.format(f'{shared}/over')}"

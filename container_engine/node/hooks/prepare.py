@@ -13,7 +13,14 @@ from container_engine.base.answers import state
 from container_engine.base.errors import LaunchError
 from container_engine.node.container.description import NodeMount
 from container_engine.node.container.edits import HookEdits
-from container_engine.node.node_plan import NodePlan, applies, holds
+from container_engine.node.node_plan import (
+    BEGIN,
+    OF_VARIABLES,
+    NodePlan,
+    applies,
+    holds,
+    is_of_step,
+)
 from container_engine.node.pattern import expand, has_wildcard, is_device
 
 TYPE_CHECKING = False
@@ -49,8 +56,7 @@ def _add(edits: HookEdits, hook: HookUse, plan: NodePlan, node: Mapping[str, str
     add_devices(edits, hook, node)
     add_mounts(edits, hook, node)
     check_node(edits, hook, node)
-    for name, value in hook.get("env", {}).items():
-        edits.env[name] = None if value is None else fill(value, hook, node)
+    _add_variables(edits, hook, node)
     for name, directories in hook.get("prepend", {}).items():
         words = [fill(directory, hook, node) for directory in directories]
         # a later hook's directories precede an earlier one's, as with assignments
@@ -62,6 +68,22 @@ def _add(edits: HookEdits, hook: HookUse, plan: NodePlan, node: Mapping[str, str
         edits.tree.append({"name": hook["name"], **tree})
     if hook.get("code"):
         _code(hook, edits)(hook, plan, node, edits)
+
+
+def _add_variables(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> None:
+    for name, value in hook.get("env", {}).items():
+        edits.env[name] = None if value is None else fill(value, hook, node)
+
+
+def of_step(plan: NodePlan, node: Mapping[str, str], paths: Paths) -> HookEdits:
+    """Return the variables for a step that joins a container of hooks with others in each step."""
+    edits = HookEdits(paths)
+    for hook in plan.hooks:
+        if is_of_step(hook) and applies(hook, node):
+            _add_variables(edits, hook, node)
+            if hook.get("code") == OF_VARIABLES:
+                _code(hook, edits)(hook, plan, node, edits)
+    return edits
 
 
 def _in_tree(edits: HookEdits, hook: HookUse, node: Mapping[str, str]) -> dict[str, Any]:
@@ -264,7 +286,7 @@ def missing_path(hook: HookUse, what: str, path: str) -> LaunchError:
     return missing(hook, f"{what} '{path}' does not exist on this node")
 
 
-BEGIN, _END = "{node.", "}"
+_END = "}"
 _VARIABLES = {
     "user": "USER",
     "home": "HOME",

@@ -17,8 +17,8 @@ from container_engine.node.container.edits import Repeatable
 from container_engine.node.container.environment import apply
 from container_engine.node.devices import cdi
 from container_engine.node.hooks.oci_hooks import OciHooks
-from container_engine.node.hooks.prepare import BEGIN, prepare
-from container_engine.node.node_plan import may_apply
+from container_engine.node.hooks.prepare import prepare
+from container_engine.node.node_plan import BEGIN, OF_VARIABLES, may_apply
 from container_engine.node.pattern import questions_of
 from container_engine.node.plan_json import parse_json, to_json
 
@@ -299,8 +299,6 @@ class HooksOnNode:
 
 # kinds of checks whose result depends on more of the step or its user than variables
 _OF_STEP = frozenset(["group", "mpi"])
-# code that looks at no file and no clock
-_OF_VARIABLES = frozenset(["", "pytorch"])
 
 
 def repeatable(
@@ -334,7 +332,7 @@ def repeatable(
 def _is_data(hook: HookUse) -> bool:
     checks, text = hook.get("checks", ()), to_json(hook)
     return (
-        hook.get("code", "") in _OF_VARIABLES
+        hook.get("code", "") in ("", OF_VARIABLES)
         and not hook.get("automatic_when")
         and not any(check["kind"] in _OF_STEP for check in checks)
         # deferred strings, and fields of the node

@@ -18,7 +18,7 @@ from container_engine.edf.names import is_step
 from container_engine.node.container import environment as env
 from container_engine.node.container.checks import edf_settings, resolve
 from container_engine.node.job_containers.enter import EXPORTED, exported
-from container_engine.node.node_plan import DEFERRED, OF_STEPS, NodePlan, applies
+from container_engine.node.node_plan import DEFERRED, OF_STEPS, NodePlan, applies, is_of_step
 from container_engine.node.plan_json import parse_json
 from container_engine.node.report import trace
 from container_engine.node.report.messages import may_be_secret
@@ -82,11 +82,13 @@ def _is_plain(text: str, plan: NodePlan) -> bool:
 def _is_of_no_hook(plan: NodePlan, variables: Mapping[str, str]) -> bool:
     """Check that no variable of the step changes how it joins, for all of its hooks."""
     conditional = [hook for hook in plan.hooks if hook.get("automatic_when")]
+    always = [hook for hook in plan.hooks if not hook.get("automatic_when")]
     # without a home the step gets one of the user database's
     return (
         "HOME" in variables
         and not any(name in variables for name in OF_STEPS)
         and not any(applies(hook, variables) for hook in conditional)
+        and not any(map(is_of_step, always))
     )
 
 

@@ -30,7 +30,13 @@ from container_engine.node.container.guard import (
     start_guard,
 )
 from container_engine.node.container.specification import encode, operations
-from container_engine.node.node_plan import DAMAGED, PLAN_VERSIONS, Frozen, NodePlan
+from container_engine.node.node_plan import (
+    DAMAGED,
+    PLAN_VERSIONS,
+    Frozen,
+    NodePlan,
+    is_of_step,
+)
 from container_engine.node.report import trace
 from container_engine.node.start import image_in_use, site_rules
 
@@ -446,10 +452,18 @@ def joined(
     from container_engine.node.job_containers.enter import exported
 
     marks.mark("namespaces")
-    mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], None)
+    mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], {})
     workdir = resolve(plan.workdir, node, plan.workdir_from)
     edf = edf_settings(plan.env, node)
     changes = env.for_joined(plan, edf, env.parse_block(running.environment), workdir)
+    if any(map(is_of_step, plan.hooks)):
+        from container_engine.node.hooks.prepare import of_step
+
+        own = of_step(plan, node, Paths(f"{libexec}/session", libexec))
+        changes |= {name: value for name, value in own.env.items() if name not in edf}
+        per_task = per_task | {
+            name: other for name, other in own.per_task.items() if name not in edf | own.env
+        }
     changes |= exported(running.directory, plan)
     changes |= env.missing_home(changes, node, person_of_process().home)
     # the first step has made the image's directories
@@ -476,7 +490,7 @@ def joined(
     )
 
 
-def _pmix_of_step(node: Mapping[str, str]) -> tuple[list[str], Mapping[str, str]]:
+def _pmix_of_step(node: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """Return the directories of this step's PMIx server, and what each task's variables copy."""
     from container_engine.node.hooks import built_in
 
