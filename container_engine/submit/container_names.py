@@ -92,13 +92,12 @@ def _of_step(name: str, options: Options, traces: str) -> Request:
 
 
 def record(
-    environment: str | None, options: Options, env: Mapping[str, str], cwd: str
+    name: str, environment: str | None, options: Options, env: Mapping[str, str], cwd: str
 ) -> tuple[str, ...]:
-    """Record what the container that these options name is made from, if they name one.
+    """Record what the container of this name is made from; "" is a container without a name.
 
     Return the record's path, if any: a cached plan is valid only while the record is unchanged.
     """
-    name = _name(options, env)
     image = options.image(env) or ""
     path = record_of(name, env) if name else ""
     if not path or (environment is None and not image):

@@ -105,10 +105,13 @@ def prepare(name: str | None, context: Context, options: Options = NONE_GIVEN) -
         return load_to_launch(request.environment, recording, site_context, request.options)
 
     prepared = _plan(environment_to_plan, context, inputs, options)
-    if prepared.plan is not None and prepared.plan.kept is not None:
-        from container_engine.submit import container_names
+    kept = None if prepared.plan is None else prepared.plan.kept
+    if kept is not None:
+        from container_engine.submit.container_names import record
 
-        inputs.files.extend(container_names.record(name, options, inputs.environment, context.cwd))
+        # the name may be that of an option or of the environment
+        found = record(kept.name, name, options, inputs.environment, context.cwd)
+        inputs.files.extend(found)
     return prepared
 
 

@@ -279,6 +279,12 @@ def test_a_name_alone_needs_a_container_of_the_job(cluster: Cluster) -> None:
     ]
 
 
+def test_a_name_of_an_environment_is_enough_for_a_later_step(cluster: Cluster) -> None:
+    edf = cluster.edf('[annotations]\ncom.ce.container_name = "n"\n')
+    done = job(cluster, f"srun --environment={edf} touch /new\nsrun --container-name=n ls /new\n")
+    assert (done.returncode, done.stdout) == (0, "/new\n"), done.stderr
+
+
 def test_an_environment_may_live_with_the_job_without_a_name(cluster: Cluster) -> None:
     edf = cluster.edf('annotations.com.ce.scope = "job"\n')
     same = f"srun --environment={edf}"

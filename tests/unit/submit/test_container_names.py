@@ -32,7 +32,7 @@ def env(home: Path, job: str = "7") -> dict[str, str]:
 def test_a_name_alone_means_what_an_earlier_step_said(
     tmp_path: Path, environment: str | None, words: list[str], expected: str | None, more: list[str]
 ) -> None:
-    record(environment, Options(words), env(tmp_path), CWD)
+    record("a", environment, Options(words), env(tmp_path), CWD)
     found = completed(Options([NAMED + ":exec"]), env(tmp_path))
     assert found.environment == expected
     assert [word.removeprefix("--container-image=") for word in found.options.words[1:]] == [
@@ -42,7 +42,7 @@ def test_a_name_alone_means_what_an_earlier_step_said(
 
 
 def test_another_job_has_another_container(tmp_path: Path) -> None:
-    record("demo", Options([NAMED]), env(tmp_path), CWD)
+    record("a", "demo", Options([NAMED]), env(tmp_path), CWD)
     found = completed(Options([NAMED]), env(tmp_path, "8"))
     assert (found.environment, list(found.options.words)) == (None, [NAMED])
     # a cached plan must not outlive the record's absence
@@ -51,17 +51,17 @@ def test_another_job_has_another_container(tmp_path: Path) -> None:
 
 def test_a_requeued_job_has_no_container_of_an_earlier_run(tmp_path: Path) -> None:
     again = env(tmp_path) | {"SLURM_RESTART_COUNT": "1"}
-    record("demo", Options([NAMED]), env(tmp_path), CWD)
+    record("a", "demo", Options([NAMED]), env(tmp_path), CWD)
     assert completed(Options([NAMED]), again).environment is None
-    record("demo", Options([NAMED]), again, CWD)
+    record("a", "demo", Options([NAMED]), again, CWD)
     assert completed(Options([NAMED]), again).environment == "demo"
     # ce save JOB.NAME asks from outside of the job
     assert completed(Options([NAMED]), env(tmp_path)).environment == "demo"
 
 
 def test_outside_of_a_job_the_newest_record_of_the_name_counts(tmp_path: Path) -> None:
-    record("old", Options([NAMED]), env(tmp_path, "7"), CWD)
-    record("new", Options([NAMED]), env(tmp_path, "8"), CWD)
+    record("a", "old", Options([NAMED]), env(tmp_path, "7"), CWD)
+    record("a", "new", Options([NAMED]), env(tmp_path, "8"), CWD)
     place = tmp_path / ".local/state/container-engine/names"
     old = (place / "7/a").stat().st_mtime - 10
     os.utime(place / "7/a", (old, old))
@@ -70,31 +70,31 @@ def test_outside_of_a_job_the_newest_record_of_the_name_counts(tmp_path: Path) -
 
 
 def test_a_step_with_an_image_of_its_own_needs_no_record(tmp_path: Path) -> None:
-    record("demo", Options([NAMED]), env(tmp_path), CWD)
+    record("a", "demo", Options([NAMED]), env(tmp_path), CWD)
     options = Options([NAMED, "--container-image=alpine"])
     assert completed(options, env(tmp_path)) == (None, options, ())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"environment": "x"}'])
 def test_a_damaged_record_is_no_record(tmp_path: Path, text: str) -> None:
-    record("demo", Options([NAMED]), env(tmp_path), CWD)
+    record("a", "demo", Options([NAMED]), env(tmp_path), CWD)
     (tmp_path / ".local/state/container-engine/names/7/a").write_text(text)
     assert completed(Options([NAMED]), env(tmp_path)).environment is None
 
 
 def test_a_step_without_a_name_leaves_no_record(tmp_path: Path) -> None:
-    record("demo", Options([]), env(tmp_path), CWD)
-    record(None, Options([NAMED]), env(tmp_path), CWD)
+    record("", "demo", Options([]), env(tmp_path), CWD)
+    record("a", None, Options([NAMED]), env(tmp_path), CWD)
     assert not (tmp_path / ".local").exists()
 
 
 def test_the_same_is_not_written_again_and_a_lost_record_is(tmp_path: Path) -> None:
-    (path,) = record("demo", Options([NAMED]), env(tmp_path), CWD)
+    (path,) = record("a", "demo", Options([NAMED]), env(tmp_path), CWD)
     first = os.stat(path).st_ino
-    assert record("demo", Options([NAMED]), env(tmp_path), CWD) == (path,)
+    assert record("a", "demo", Options([NAMED]), env(tmp_path), CWD) == (path,)
     assert os.stat(path).st_ino == first
     os.unlink(path)
-    assert record("demo", Options([NAMED]), env(tmp_path), CWD) == (path,)
+    assert record("a", "demo", Options([NAMED]), env(tmp_path), CWD) == (path,)
     assert completed(Options([NAMED]), env(tmp_path)).environment == "demo"
 
 
