@@ -169,10 +169,9 @@ def computed_digest(path: str) -> str:
 
     A file that is replaced or written meanwhile is an error: it would be known by that digest.
     """
-    before = os.stat(path)
-    digest, after = f"sha256:{sha256(path)}", os.stat(path)
-    if (before.st_ino, _stamp(before)) != (after.st_ino, _stamp(after)):
-        raise OSError(errno.EBUSY, "changed while it was read", path)
+    before, digest = version(path), f"sha256:{sha256(path)}"
+    if version(path) != before:
+        raise OSError(errno.EBUSY, CHANGED, path)
     return digest
 
 
@@ -225,6 +224,15 @@ def samples(path: str, size: int) -> str:
             place = max(size - _SAMPLE, 0) * number // (_SAMPLES - 1)
             digest.update(os.pread(file.fileno(), _SAMPLE, place))
     return digest.hexdigest()
+
+
+CHANGED = "changed while it was read"
+
+
+def version(path: str) -> str:
+    """Return what changes if a file is replaced or written. Raise OSError."""
+    status = os.stat(path)
+    return f"{status.st_ino} {_stamp(status)}"
 
 
 def _stamp(status: os.stat_result) -> str:

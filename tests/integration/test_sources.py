@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -77,6 +78,36 @@ def test_a_squashfs_file_comes_with_what_lies_beside_it(me: Importing) -> None:
     found = me.launched("localhost/tools")
     assert (found["path"], found["workdir"]) == (path, "/w")
     assert found["env"] == {"PATH": "/opt/bin", "FROM": "image"}
+
+
+@pytest.mark.parametrize("kind", ["squashfs", "archive"])
+@pytest.mark.parametrize("how", ["replaced", "written"])
+def test_a_file_that_changes_while_it_is_imported_makes_no_image(
+    me: Importing, kind: str, how: str
+) -> None:
+    file, other = me.root / "tools", me.root / "other"
+    for path in (file, other):
+        if kind == "archive":
+            path.write_bytes(oci.layer([Member("f", bytes(300 << 20))]))
+        else:
+            squashfs.make(path, {"f": path.name})
+            os.truncate(path, 300 << 20)
+
+    def change() -> None:
+        while not list(me.store.glob("work/*/image")):
+            time.sleep(0.001)
+        if how == "replaced":
+            other.rename(file)
+            return
+        with open(file, "r+b") as written:
+            written.seek(-1, os.SEEK_END)
+            written.write(b"x")
+
+    changing = threading.Thread(target=change, daemon=True)
+    changing.start()
+    assert f"'{file}': changed while it was read\n" in me.refusal("import", str(file))
+    changing.join()
+    assert not list(me.store.glob("images/*"))
 
 
 def test_a_damaged_squashfs_file_is_refused(me: Importing) -> None:

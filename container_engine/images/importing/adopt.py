@@ -15,12 +15,14 @@ from container_engine.base.text_layout import size_text
 from container_engine.images import free_space, squashfs
 from container_engine.images.fetch.registry import check_platform, doubt
 from container_engine.images.image_files import (
+    CHANGED,
     config_path,
     install,
     install_stored,
     note_name,
     read_beside,
     refuse_changed,
+    version,
 )
 from container_engine.images.importing import file_system
 from container_engine.images.importing.archives import is_tar
@@ -91,6 +93,13 @@ class Adopter(NamedTuple):
             pack_with_progress(path, made, self._packer, self.listener)
             self._doubt_top(path, made)
             return file_system.document(squashfs.config_from_files(made, self.env), arch)
+        before = version(path)
+        configuration = self._of_file(path, made, arch)
+        if version(path) != before:
+            raise UserError(CHANGED, "import it once it is complete", "image-damaged", name=path)
+        return configuration
+
+    def _of_file(self, path: str, made: str, arch: str) -> bytes:
         if is_tar(path):
             self._pack_archive(path, made)
             self._doubt_top(path, made)
