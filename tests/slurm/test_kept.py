@@ -106,7 +106,8 @@ def test_who_joins_has_what_start_up_lines_have_exported(cluster: Cluster, share
     edf = cluster.edf(
         f'startup = {json.dumps(lines)}\nmounts = ["{shared}"]\n[env]\nOF_EDF = "1"\nGONE = "1"\n'
     )
-    say = "echo $A $OF_EDF ${GONE-gone} $(cat /ran | wc -l)"
+    # an mpirun of MPICH works in each of them, as in any step of one node
+    say = "echo $A $OF_EDF ${GONE-gone} $HYDRA_LAUNCHER $(cat /ran | wc -l)"
     step = f"srun -n1 --overlap --environment={edf} --container-name=j sh -c"
     wait = "until [ -e {0} ]; do sleep 0.1; done"
     first = f"{say}; touch {shared}/up; " + wait.format(f"{shared}/over")
@@ -119,7 +120,7 @@ def test_who_joins_has_what_start_up_lines_have_exported(cluster: Cluster, share
         + f"{step} '{say}'\n",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["x 2 gone 1"] * 4 + ["x x 2 gone 2"]
+    assert done.stdout.splitlines() == ["x 2 gone fork 1"] * 4 + ["x x 2 gone fork 2"]
 
 
 def test_who_joins_has_the_ranks_of_its_own_step(cluster: Cluster, shared: Path) -> None:

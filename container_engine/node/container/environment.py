@@ -127,7 +127,11 @@ def _of_container(users: set[str], changes: Mapping[str, str | None]) -> dict[st
 
 
 def for_joined(
-    plan: NodePlan, edf: Mapping[str, str | None], found: Mapping[str, str], workdir: str
+    plan: NodePlan,
+    edf: Mapping[str, str | None],
+    found: Mapping[str, str],
+    workdir: str,
+    node: Mapping[str, str],
 ) -> dict[str, str | None]:
     """Return a task's changes in a step that joins a container; ce-guard's answers have them, too.
 
@@ -139,7 +143,7 @@ def for_joined(
         made["HOME"] = _HOME_OF_ROOT
         if _OF_HOOK in found:
             made[f"{OF_CONTAINER}HOME"] = _HOME_OF_ROOT
-    return {"PWD": workdir, "OLDPWD": None, **made}
+    return {"PWD": workdir, "OLDPWD": None, **of_launchers(node), **made}
 
 
 def of_launchers(node: Mapping[str, str]) -> dict[str, str | None]:

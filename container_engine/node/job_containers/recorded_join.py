@@ -48,6 +48,7 @@ def record(  # what the launcher has
     try:
         recorded = answers.state(f"c{directory}/files").removeprefix("=")
         images: Mapping[str, str] = parse_json(recorded)
+        result = _result(plan, [*images], directory, block, variables)
         witnesses = {
             **variables.asked,
             **_witnesses(directory, images, plan),
@@ -57,9 +58,7 @@ def record(  # what the launcher has
         request = answers.request_of(prefix, os.fsencode(f"{directory}\n{text}"))
         if answers.can_be_checked(witnesses):
             here = open_place(f"{directory}/{_PLACE}")
-            answers.write(
-                here, request, witnesses, _result(plan, [*images], directory, block), _MOST
-            )
+            answers.write(here, request, witnesses, result, _MOST)
     except (OSError, ValueError, LaunchError):
         return
 
@@ -102,10 +101,16 @@ def _witnesses(directory: str, images: Mapping[str, str], plan: NodePlan) -> dic
     }
 
 
-def _result(plan: NodePlan, images: list[str], directory: str, block: bytes) -> bytes:
+def _result(
+    plan: NodePlan,
+    images: list[str],
+    directory: str,
+    block: bytes,
+    node: Mapping[str, str],
+) -> bytes:
     edf = edf_settings(plan.env, {})
     workdir = resolve(plan.workdir, {}, plan.workdir_from)
-    changes = env.for_joined(plan, edf, env.parse_block(block), workdir)
+    changes = env.for_joined(plan, edf, env.parse_block(block), workdir, node)
     records = env.encode_records(changes | exported(directory, plan))
     return b"".join(
         (

@@ -455,7 +455,7 @@ def joined(
     mounted, per_task = _pmix_of_step(node) if node.get("CE_PMIX_DIR") else ([], {})
     workdir = resolve(plan.workdir, node, plan.workdir_from)
     edf = edf_settings(plan.env, node)
-    changes = env.for_joined(plan, edf, env.parse_block(running.environment), workdir)
+    changes = env.for_joined(plan, edf, env.parse_block(running.environment), workdir, node)
     if any(map(is_of_step, plan.hooks)):
         from container_engine.node.hooks.prepare import of_step
 
