@@ -38,6 +38,10 @@ def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
     return answer(["scontrol", "show", "hostnames", hostlist], env).split()
 
 
+# without this option srun reads what was meant for later commands of a script
+NO_INPUT = "--input=none"
+
+
 def beside(job: str, node: str | None, count: int = 1) -> list[str]:
     """Return the srun of one more process in a job, to which the command must be appended.
 

@@ -56,7 +56,7 @@ def save(
         _reserve(target)
     before = _identity(target)
     try:
-        argv = [*slurm.beside(kept.job, node), *words]
+        argv = [*slurm.beside(kept.job, node), slurm.NO_INPUT, *words]
         status = subprocess.run(argv, env=slurm.without_step(env), check=False).returncode
     except OSError as error:
         raise CeError(f"cannot start srun: {reason(error)}") from None

@@ -177,10 +177,12 @@ def image_reads_here(plain: str, context: Context) -> dict[str, object]:
     return {"node": node, "image_reads": of_guard(guard)}
 
 
-def go(place: Place, words: Sequence[str], context: Context, *, terminal: bool = False) -> NoReturn:
-    """Replace this process with srun, which runs `ce WORDS` on the node. Raise CeError."""
-    argv = slurm.beside(place.step.partition(".")[0], place.node)
-    argv += ["--pty"] if terminal else []
+def go(place: Place, words: Sequence[str], context: Context, options: Sequence[str]) -> NoReturn:
+    """Replace this process with srun, with more options, which runs `ce WORDS` on the node.
+
+    Raise CeError.
+    """
+    argv = [*slurm.beside(place.step.partition(".")[0], place.node), *options]
     argv += [f"{context.prefix}/bin/ce", *words]
     try:
         os.execvpe("srun", argv, slurm.without_step(context.env))

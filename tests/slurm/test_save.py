@@ -252,3 +252,26 @@ def test_of_two_that_save_a_container_of_a_job_at_once_one_is_refused(
     assert found == ["refused", "nothing"]
     assert done.stderr.count(f"'{shared}/x.sqsh': exists") == 1
     assert (shared / "x.sqsh").read_bytes().startswith(b"hsqs")
+
+
+LOOP = """
+run='touch {out}/up; until [ -e {out}/down ]; do sleep 0.2; done'
+srun -n1 --overlap --environment={edf} --container-name=k sh -c "$run" & one=$!
+until [ -e {out}/up ]; do sleep 0.1; done
+seq 2 | while read number; do
+    {ce} save -q $SLURM_JOB_ID.k {out}/name$number.sqsh
+    {ce} save -q $SLURM_JOB_ID {out}/step$number.sqsh
+done
+touch {out}/down; wait $one
+"""
+
+
+def test_the_input_of_a_script_is_left_to_its_other_commands(
+    cluster: Cluster, shared: Path
+) -> None:
+    edf = cluster.edf(f'mounts = ["{shared}"]\n', "busybox")
+    script = LOOP.format(edf=edf, out=shared, ce=cluster.prefix / "bin/ce")
+    done = cluster.run(["salloc", "-Q", "-N1", "sh", "-ec", script], timeout=200)
+    assert done.returncode == 0, done.stderr
+    saved = sorted(file.name for file in shared.glob("*.sqsh"))
+    assert saved == ["name1.sqsh", "name2.sqsh", "step1.sqsh", "step2.sqsh"]

@@ -45,4 +45,4 @@ def execute(arguments: argparse.Namespace, context: Context) -> NoReturn:
         tasks.become(tasks.find(job, step, arguments.node), command, context.libexec)
     place = running_steps.place(arguments.step, arguments.node, context)
     words = ["exec", "--here", f"--node={place.node}", place.step, "--", *command]
-    running_steps.go(place, words, context, terminal=has_terminal())
+    running_steps.go(place, words, context, ["--pty"] if has_terminal() else [])

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 
-from container_engine.base import process
+from container_engine.base import process, slurm
 from container_engine.base.errors import UserError
 from container_engine.base.text_layout import size_text
 from container_engine.build import container_archive, save_named
@@ -63,7 +63,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         place = running_steps.place(arguments.step, arguments.node, context)
         options = [name for name in ("difference", "force", "quiet") if getattr(arguments, name)]
         words = ["save", "--here", f"--node={place.node}", *(f"--{name}" for name in options)]
-        return running_steps.go(place, [*words, place.step, target], context)
+        return running_steps.go(place, [*words, place.step, target], context, [slurm.NO_INPUT])
     if arguments.namespace:
         task = tasks.of_namespace(arguments.namespace)
     else:
