@@ -401,6 +401,20 @@ def test_a_store_that_cannot_be_written_is_named(registry: Registry, tmp_path: P
     assert caught.value.message == f"'{tmp_path}/file/store': not a directory"
 
 
+def test_a_store_with_a_colon_is_refused_before_another_directory_is_written(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """For skopeo the path of a layout ends at the colon."""
+    beside = tmp_path / "project"
+    beside.mkdir()
+    (beside / "index.json").write_text("mine")
+    image = registry.image(registry.push(tmp_path / "i", "colon:1", [Member("a")]))
+    with pytest.raises(UserError, match="cannot write below a path with a colon"):
+        Person(registry, tmp_path / "project:1").get(image)
+    assert {path.name: path.read_text() for path in beside.iterdir()} == {"index.json": "mine"}
+    assert not list((tmp_path / "project:1").glob("*/sha256/*"))
+
+
 def test_of_several_that_want_an_image_one_imports_it(registry: Registry, tmp_path: Path) -> None:
     content = [Member(f"f{n}", os.urandom(20_000)) for n in range(500)]
     name = registry.push(tmp_path / "i", "wanted:1", content)

@@ -183,6 +183,7 @@ class Skopeo(NamedTuple):
         skopeo verifies the digests of fetched blobs. `on_bytes` is called with the number of bytes
         that have arrived. Raise CeError.
         """
+        check_place(work)
         layout = os.path.join(work, "oci")
         argv = [*self._skopeo(image), "copy", "--quiet", "--remove-signatures"]
         if isinstance(image, RegistryImage):
@@ -411,6 +412,14 @@ class _Arrival:
                 return sum(_size_of(e.path) for e in entries if e.name.startswith("oci-put-blob"))
         except OSError:
             return 0
+
+
+def check_place(work: str) -> None:
+    """Raise UserError for a directory in whose place skopeo would write into another one."""
+    if ":" in work:
+        hint = "choose another place: EDF_IMAGESTORE=DIRECTORY, or ce import -o FILE"
+        message = "skopeo cannot write below a path with a colon"
+        raise UserError(message, hint, "store-unusable", name=work)
 
 
 def _size_of(path: str) -> int:

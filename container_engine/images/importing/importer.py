@@ -16,7 +16,7 @@ from container_engine.base.process import reason
 from container_engine.base.text_layout import size_text
 from container_engine.images import free_space
 from container_engine.images.fetch.enroot_logins import logged_in
-from container_engine.images.fetch.registry import Fetched, Remote, Skopeo, doubt
+from container_engine.images.fetch.registry import Fetched, Remote, Skopeo, check_place, doubt
 from container_engine.images.image_files import (
     install,
     install_stored,
@@ -367,6 +367,7 @@ def _could_not_ask(image: Imported, ref: Ref, why: str) -> str:
 
 
 def _check_room(directory: str, remote: Remote, place: Place) -> None:
-    """Check the free space before anything is downloaded, as far as the sizes are known."""
+    """Check the place before anything is downloaded, and its free space as far as it is known."""
+    check_place(place.work)
     there = sum(blob.size for blob in remote.blobs if place.has(blob))
     free_space.check(directory, int(remote.size * (1 + _SPARE)) - there)
