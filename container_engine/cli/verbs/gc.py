@@ -9,6 +9,7 @@ import time
 from typing import NamedTuple
 
 from container_engine.base.errors import UserError
+from container_engine.base.files import now_at
 from container_engine.base.text_layout import size_text
 from container_engine.build.builder import cache_of
 from container_engine.images.free_space import unusable
@@ -111,8 +112,9 @@ class _Report:
 
 
 def _collect(arguments: argparse.Namespace, context: Context, report: _Report) -> None:
-    root, now = own_store(context, site_config(context)).root, time.time()
+    root = own_store(context, site_config(context)).root
     report.store = root
+    now = min(time.time(), now_at(root))  # a clock that is ahead makes nothing old
     used = used_by_jobs(root, context.env, context.uid)
     chosen = inventory.superfluous(inventory.items(root), _limits(arguments), now)
     kept = [] if arguments.force else [item for item, _why in chosen if used.why_not(item.path)]

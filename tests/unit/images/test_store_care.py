@@ -283,6 +283,10 @@ def test_a_host_whose_clock_is_ahead_takes_nothing_for_old(
     assert inventory.old_blobs(store.root, 7 * day) == []
     assert [found.is_stale for found in lease.found_in(str(lock.parent))] == [False]
     assert ephemeral_store.dead({"HOME": str(tmp_path)}) == []
+    image = add(store, 1, "a:1", used=10 * day)  # used at this moment
+    monkeypatch.setenv("EDF_IMAGESTORE", store.root)
+    assert main(["gc", "--unused", "7", "--age", "7"]) == 0
+    assert image.exists()
 
 
 def test_an_import_that_begins_while_a_store_is_checked_keeps_its_work(
