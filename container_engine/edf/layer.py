@@ -22,7 +22,6 @@ from container_engine.edf.model import (
 )
 from container_engine.edf.names import CONTAINER_NAME, ROOT_REMAP
 
-K = TypeVar("K")
 T = TypeVar("T")
 
 # A key and what identifies an item in it: the target of a mount, the name of a variable, or "".
@@ -51,8 +50,7 @@ class Layer:
     """The values of one file, or of several after a merge; None and empty mean not set.
 
     The mappings keep the order of writing. `mounts` has one entry per destination. `above` are the
-    images stacked on `image`, the highest last. A start-up line has the number of lines before it
-    in its file that are the same.
+    images stacked on `image`, the highest last.
     """
 
     image: WithOrigin[str] | None = None
@@ -65,7 +63,7 @@ class Layer:
     devices: dict[Text, Device] = field(default_factory=dict)
     env: dict[str, EnvEntry] = field(default_factory=dict)
     annotations: dict[str, Annotation] = field(default_factory=dict)
-    startup: dict[tuple[Text, int], Origin] = field(default_factory=dict)
+    startup: dict[Text, Origin] = field(default_factory=dict)
     checks: dict[str, WithOrigin[ListedCheck]] = field(default_factory=dict)
 
 
@@ -92,7 +90,7 @@ def merge(lower: Layer, upper: Layer, problems: list[Problem]) -> Layer:
     )
 
 
-def _appended(lower: dict[K, T], upper: dict[K, T]) -> dict[K, T]:
+def _appended(lower: dict[Text, T], upper: dict[Text, T]) -> dict[Text, T]:
     """Return the items of both; an item in both keeps the place and value it has in `lower`."""
     return lower | {item: value for item, value in upper.items() if item not in lower}
 
@@ -136,7 +134,7 @@ def edf_of(name: str, files: tuple[str, ...], layer: Layer, *, of_option: bool =
         devices=tuple(layer.devices.values()),
         env=tuple(entry for _, entry in sorted(layer.env.items())),
         annotations=tuple(entry for _, entry in sorted(layer.annotations.items())),
-        startup=tuple((line, origin) for (line, _same), origin in layer.startup.items()),
+        startup=tuple(layer.startup.items()),
         checks=tuple((check.value, check.origin) for check in layer.checks.values()),
         has_image_of_option=of_option,
     )

@@ -169,15 +169,17 @@ class Reader:
                 self.written.setdefault(("devices", device.name), written)
         return result
 
-    def startup(self) -> dict[tuple[Text, int], Origin]:
-        result: dict[tuple[Text, int], Origin] = {}
-        count: dict[Text, int] = {}
+    def startup(self) -> dict[Text, Origin]:
+        result: dict[Text, Origin] = {}
         for path, written in self._items("startup", self._document.startup):
             text = self._expand(path, written)
             if text is not None:
-                same = count.get(text, 0)
-                count[text] = same + 1
-                result[text, same] = self._report.origin(path)
+                if text in result:
+                    hint = "write ' # again' behind it if it has to"
+                    self._report.warning(
+                        path, "a line that is there twice does not run again", hint
+                    )
+                result.setdefault(text, self._report.origin(path))
                 self.written.setdefault(("startup", text), written)
         return result
 

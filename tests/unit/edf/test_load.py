@@ -64,13 +64,6 @@ def test_arrays_are_appended_and_repetitions_stay_where_they_were_first(files: F
     assert [line for line, _ in edf.startup] == ["1", "2", "3"]
 
 
-def test_a_start_up_line_that_a_file_repeats_is_run_again(files: Files) -> None:
-    files.write("a", 'startup = ["N=1", "f $$N", "N=2", "f $$N"]\n')
-    files.write("top", base("a") + 'startup = ["N=1", "N=3", "f $$N"]\n')
-    lines = [line for line, _ in files.load("top").startup]
-    assert lines == ["N=1", "f $N", "N=2", "f $N", "N=3"]
-
-
 def test_tables_merge_by_key_and_annotations_after_flattening(files: Files) -> None:
     files.write("a", '[env]\nA = "1"\nB = "1"\n[annotations.com.x]\ny = "1"\nz = "1"\n')
     files.write("top", base("a") + '[env]\nB = "2"\n[annotations]\n"com.x.y" = "2"\n')

@@ -225,7 +225,7 @@ LAYERS = st.builds(
         annotations={key: Annotation(key, value, HERE) for key, value in annotations.items()},
         devices={name: Device(name, is_cdi=False, origin=HERE) for name in devices},
         mounts=_by_target(mounts),
-        startup={(line, 0): HERE for line in startup},
+        startup=dict.fromkeys(startup, HERE),
         env={name: EnvEntry(name, value, HERE) for name, value in env.items()},
     ),
     st.sampled_from([None, "/a", "/b"]),
