@@ -209,10 +209,10 @@ def _of_caller(entry: EnvEntry) -> EnvEntry:
 
 
 def _unset(words: Sequence[str], context: Context) -> list[str]:
-    """Return the variables that an option names and that have no value now."""
+    """Return the variables that an option names and that are not set now."""
     option = "--container-env="
     lists = (word.removeprefix(option) for word in words if word.startswith(option))
-    return [name for one in lists for name in one.split(",") if not context.env.get(name)]
+    return [name for one in lists for name in one.split(",") if name not in context.env]
 
 
 def _variable(name: str) -> Text:

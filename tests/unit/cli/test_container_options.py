@@ -151,9 +151,9 @@ def test_a_file_made_of_options_lacks_a_variable_that_is_not_set(installed: Inst
     env = {"SET": "1", "EMPTY": ""}
     done = installed.ce("init", "./e.toml", "--from-options", *options, env=env)
     assert done.stderr.splitlines()[0] == (
-        "ce: warning: --container-env: NONE, EMPTY: not set now, and not in the file"
+        "ce: warning: --container-env: NONE: not set now, and not in the file"
     )
-    assert '[env]\nSET = "${SET}"\n' in (installed.home / "e.toml").read_text()
+    assert '[env]\nEMPTY = "${EMPTY}"\nSET = "${SET}"\n' in (installed.home / "e.toml").read_text()
 
 
 def without_origins(plan: dict[str, Any]) -> dict[str, Any]:
