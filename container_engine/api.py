@@ -205,7 +205,7 @@ class Environment(Document):
         This is what `ce render` prints. Raise RefusedError, which has the problems.
         """
         context = of_this_process(None)
-        loaded = environments.load_effective(os.fspath(name), context)
+        loaded = environments.load_effective(_name_of(name), context)
         if loaded.edf is None:
             raise RefusedError(loaded.problems)
         edf = environments.anywhere(loaded.edf, context.cwd)
@@ -260,24 +260,36 @@ class Verdict(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Check whether a launch would accept it."""
+        """Check that no problem is an error."""
         return not any(problem.severity == "error" for problem in self.problems)
 
 
-def validate(name: str | os.PathLike[str]) -> Verdict:
+def _name_of(name: str | os.PathLike[str]) -> str:
+    """Return NAME or FILE as `ce` takes it, to which a path is always a file."""
+    text = os.fspath(name)
+    is_name = isinstance(name, str) or is_path(text) or text.startswith(("~/", "$"))
+    return text if is_name else f"./{text}"
+
+
+def validate(name: str | os.PathLike[str], *, launch: bool = False) -> Verdict:
     """Check the environment NAME or FILE, and all that it inherits.
 
-    Raise CeError if the site's own files have a fault.
+    With `launch`, one without an image, which can only be a base for others, is an error, as it is
+    for srun. Raise CeError if the site's own files have a fault.
 
     An invalid environment raises no error: the verdict has its problems.
     """
-    return validate_in(of_this_process(None), os.fspath(name), PyxisOptions())
+    context = of_this_process(None)
+    return validate_in(context, _name_of(name), PyxisOptions(), launch=launch)
 
 
-def validate_in(context: Context, name: str | None, options: PyxisOptions) -> Verdict:
+def validate_in(
+    context: Context, name: str | None, options: PyxisOptions, *, launch: bool = False
+) -> Verdict:
     """Check an environment under pyxis's options, for `ce validate`."""
     site_context = environments.site_here(context)
-    loaded = environments.load_effective(name, context, site_context, options)
+    load = environments.load_to_launch if launch else environments.load_effective
+    loaded = load(name, context, site_context, options)
     if loaded.edf is None:
         return Verdict(name or "", completed(loaded.problems))
     edf = loaded.edf
@@ -294,7 +306,7 @@ def plan(name: str | os.PathLike[str], *, pull: str | None = None) -> LaunchPlan
     """
     from container_engine.submit.plan_output import new_plan_of
 
-    return LaunchPlan.of_json(new_plan_of(os.fspath(name), of_this_process(None), pull)[2])
+    return LaunchPlan.of_json(new_plan_of(_name_of(name), of_this_process(None), pull)[2])
 
 
 def srun_args(name: str | os.PathLike[str]) -> list[str]:
@@ -304,8 +316,8 @@ def srun_args(name: str | os.PathLike[str]) -> list[str]:
     A path becomes absolute, since a step may start in another directory. One that begins with `~/`
     or a variable is expanded by srun.
     """
-    text = os.fspath(name)
-    is_relative = (is_path(text) or text is not name) and not text.startswith(("~/", "$"))
+    text = _name_of(name)
+    is_relative = is_path(text) and not text.startswith(("~/", "$"))
     return [f"--environment={os.path.abspath(text) if is_relative else text}"]
 
 

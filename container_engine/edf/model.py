@@ -259,8 +259,8 @@ class Edf:
 class Problem:
     """An error or warning about an EDF, in one line. `line` is 0 and `key` "" if there is none.
 
-    `excerpt` is the text of the line with a caret below it, for syntax errors. `see` is a code of
-    the catalogue (`container_engine.faults`), or "" if the code follows from the key.
+    `excerpt` is the text of the line with a caret below it, for syntax errors. `see` is the code
+    that `ce help` explains; those of a verdict always have one.
     """
 
     severity: Severity
@@ -278,7 +278,7 @@ class Problem:
 
     @property
     def text(self) -> str:
-        """Return the problem as lines for stderr."""
+        """Return the problem as lines for stderr: `ce: error: …`, the excerpt, the hint."""
         return block(self.severity, str(self), self.hint, self.excerpt)
 
 

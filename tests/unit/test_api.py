@@ -139,6 +139,31 @@ def test_each_error_has_the_hint_that_ce_prints(here: Path, name: str, capsys: C
         assert problem.line or problem.file in (name, str(here / name))
 
 
+def test_a_path_is_a_file_and_never_a_name(here: Path) -> None:
+    (here / ".edf").mkdir()
+    (here / ".edf/named.toml").write_text('image = "debian:12"\n')
+    (here / "other").write_text('image = "alpine:3"\n')
+    assert api.validate("named").image == "debian:12"
+    assert not api.validate(Path("named")).valid
+    assert api.srun_args(Path("named")) == [f"--environment={here}/named"]
+    assert api.validate(Path("other")).image == "alpine:3"
+    assert api.Environment.from_file(Path("other")).image == "alpine:3"
+    assert not api.validate("other").valid
+
+
+def test_only_a_launch_needs_an_image(here: Path, capsys: Capture) -> None:
+    (here / "base.toml").write_text("mount = []\n[env]\nA = '1'\n")
+    assert api.validate("base.toml").valid
+    verdict = api.validate("base.toml", launch=True)
+    assert not verdict.valid
+    assert main(["plan", "base.toml"]) != 0
+    printed = capsys.readouterr().err
+    assert "".join(problem.text for problem in verdict.problems) in printed
+    assert verdict.problems[-1].see == "image-not-named"
+    (here / "host.toml").write_text('image = ""\n')
+    assert api.validate("host.toml", launch=True).valid
+
+
 def test_a_verdict_is_of_tuples_and_can_be_a_key(here: Path) -> None:
     (here / "absent.toml").write_text('image = "debian:12"\nmounts = ["/nowhere:/data"]\n')
     first, second = api.validate("absent.toml"), api.validate("none")
