@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <linux/nsfs.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
@@ -48,68 +50,67 @@ static int lives_below(int proc, const char *pid, const struct stat *parent)
 	return user_ns >= 0 && parent_of(user_ns, &found) == 0 && same(&found, parent);
 }
 
-typedef int is_among_fn(int proc, const char *pid, const struct stat *namespace);
+/* The processes to kill: those that `is_among` finds for the namespace, without the first if it is spared. */
+struct wanted {
+	int (*is_among)(int proc, const char *pid, const struct stat *namespace);
+	struct stat namespace;
+	int spares_first;
+};
 
-/* Kill the process if it is in the namespace; return whether it was killed. Check this again once the pidfd
- * is open: if the process is still in the namespace, the pidfd refers to that process, even if the pid is
- * reused afterwards. */
-static int kill_one(int proc, const char *name, is_among_fn *is_among, const struct stat *namespace)
+static int is_first(int proc, const char *pid)
+{
+	char path[64];
+
+	if (snprintf(path, sizeof path, "%s/comm", pid) >= (int)sizeof path)
+		return 0;
+	CE_AUTO_FREE char *name = ce_read_path(proc, path, 0, 32, NULL);
+	return name != NULL && strcmp(name, ".ce-init\n") == 0;
+}
+
+/* Kill the process if it is wanted; return whether it was killed. Check its namespace again once the pidfd is
+ * open: if it is still the same, the pidfd refers to that process, even if the pid is reused afterwards. */
+static int kill_one(int proc, const char *name, const struct wanted *wanted)
 {
 	char *end;
 	long pid = strtol(name, &end, 10);
 
 	/* A process that may not be sent a signal cannot be killed. Most of a node's processes are the
 	 * system's, and looking up the namespace of each takes far longer than asking the kernel for this. */
-	if (*end != '\0' || pid <= 1 || kill((pid_t)pid, 0) < 0 || !is_among(proc, name, namespace))
+	if (*end != '\0' || pid <= 1 || kill((pid_t)pid, 0) < 0 ||
+	    !wanted->is_among(proc, name, &wanted->namespace) ||
+	    (wanted->spares_first && is_first(proc, name)))
 		return 0;
 	CE_AUTO_FD pidfd = ce_pidfd_open((pid_t)pid);
-	if (pidfd < 0 || !is_among(proc, name, namespace))
+	if (pidfd < 0 || !wanted->is_among(proc, name, &wanted->namespace))
 		return 0;
 	return ce_pidfd_kill(pidfd, SIGKILL) == 0;
 }
 
-static int pass(is_among_fn *is_among, const struct stat *namespace)
+static int pass(const struct wanted *wanted)
 {
 	CE_AUTO_DIR *dir = opendir("/proc");
 	const char *name;
 	int killed = 0;
 
 	while (dir != NULL && (name = ce_next_name(dir)) != NULL)
-		killed += kill_one(dirfd(dir), name, is_among, namespace);
+		killed += kill_one(dirfd(dir), name, wanted);
 	return killed;
 }
 
-static int kill_all(is_among_fn *is_among, const struct stat *namespace)
+int ce_kill_container(int namespace, int spares_first)
 {
-	int total = 0;
+	int is_user = ioctl(namespace, NS_GET_NSTYPE) == CLONE_NEWUSER, total = 0, killed = 1;
+	struct wanted wanted = { is_user ? lives_below : lives_there, .spares_first = spares_first };
+	struct stat own;
 
-	for (int i = 0; i < MAX_PASSES; i++) {
-		int killed = pass(is_among, namespace);
-		if (killed == 0)
-			break;
+	/* never the host, nor the containers of other sessions, whatever the descriptor is */
+	if ((is_user ? parent_of(namespace, &wanted.namespace) : fstat(namespace, &wanted.namespace)) < 0 ||
+	    stat(is_user ? "/proc/self/ns/user" : "/proc/self/ns/mnt", &own) < 0 ||
+	    same(&wanted.namespace, &own))
+		return 0;
+	for (int i = 0; i < MAX_PASSES && killed > 0; i++) {
+		killed = pass(&wanted);
 		total += killed;
 	}
 	return total;
-}
-
-int ce_kill_container(int mount_ns)
-{
-	struct stat container, own;
-
-	/* never the host's namespace, whatever the descriptor is */
-	if (fstat(mount_ns, &container) < 0 || stat("/proc/self/ns/mnt", &own) < 0 ||
-	    same(&container, &own))
-		return 0;
-	return kill_all(lives_there, &container);
-}
-
-int ce_kill_session(int user_ns)
-{
-	struct stat parent, own;
-
-	/* never the containers of other sessions, whose user namespaces also have the host's as their parent,
-	 * whatever the descriptor is */
-	if (parent_of(user_ns, &parent) < 0 || stat("/proc/self/ns/user", &own) < 0 || same(&parent, &own))
-		return 0;
-	return kill_all(lives_below, &parent);
 }

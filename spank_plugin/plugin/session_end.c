@@ -155,8 +155,16 @@ static char *image_reads(long guard)
 	return text;
 }
 
-/* End the session, and kill what a task has left running: its image is no longer served, and it would
- * keep the container's mounts. */
+/* Kill what a task has left running. In a container of a job, Slurm kills what belongs to this step. */
+static void kill_left(const struct ce_container *container, int spares_first)
+{
+	if (!container->is_of_job)
+		(void)ce_kill_container(container->tasks >= 0 ? container->user_ns : container->mount_ns,
+					spares_first);
+}
+
+/* End the session, and what a task has left running: first, since without its image a script's commands fail,
+ * and it would go on with the next; and last, as it would keep mounts. Services are stopped by ce-reaper. */
 static void end_session(const void *context)
 {
 	const struct ce_launcher *launcher = context;
@@ -176,16 +184,15 @@ static void end_session(const void *context)
 		warn_if_full(launcher, &container, guard);
 	/* from the guard, before it ends: one that was killed has none */
 	CE_AUTO_FREE char *reads = rc == 0 ? image_reads(guard) : NULL;
+	if (rc == 0 && ce_wait_readable(container.attended, 0))
+		kill_left(&container, 1);
 	shutdown(CHILD_LIFE, SHUT_RDWR);
 	if (rc == 0) {
 		if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
 			ce_pidfd_kill(container.guard, SIGKILL);
 			ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
 		}
-		/* in a container that other steps may be in, Slurm kills what belongs to this step */
-		if (!container.is_of_job)
-			(void)(container.tasks >= 0 ? ce_kill_session(container.user_ns)
-						    : ce_kill_container(container.mount_ns));
+		kill_left(&container, 0);
 		ce_shared_write(launcher->shared, container.trace, reads);
 		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 	}

@@ -8,17 +8,18 @@
  *     them with the guard. This process is started before the first service and outlives the guard for a
  *     moment: it waits for GUARD, a pidfd, and then kills every process in the container's mount namespace,
  *     whatever its session, process group or parent (kill). END is a socket to the guard, which closes it
- *     when the session ends cleanly: services are then stopped by their own commands, while their image is
- *     still served, and the guard waits for that. DONE is the end of a pipe that closes with this process:
+ *     when the session ends cleanly: services are then stopped by their own commands, and all that is left in
+ *     the container is killed, while the image is still served, and the guard waits for that. DONE is the end
+ *     of a pipe that closes with this process:
  *     slurmstepd waits for it before Slurm kills what is left of the step. The specification has the guard's
  *     format; the operations:
  *        stop PROGRAM ARG…       stops a service cleanly
  *        kill WHAT               kills every process in the container (left out if other steps may be in it)
  *        remove PATH             removes a file, or an empty directory, that marks the services as running
  *        poststop PROGRAM ARG…   runs an OCI hook of that stage when the container is gone, however it ended
- * ce-reaper processes COMMAND GUARD MOUNT_NS     (open descriptors: two pidfds and the container's namespace)
- *     kills what the command of `ce run` has left running. `ce run` itself becomes the command, and the
- *     guard sees no process outside its PID namespace.
+ * ce-reaper processes GUARD MOUNT_NS END     (open descriptors, as above)
+ *     kills what the command of `ce run` has left running, or the command itself if the guard dies first.
+ *     `ce run` itself becomes the command, and the guard sees no process outside its PID namespace.
  * ce-reaper store OWNER DIRECTORY RECORD     (a pidfd and two paths)
  *     removes an image store that was made for one launch (EDF_IMAGESTORE=void), and the symlink to it.
  *     Until then it updates the directory's time now and then, which shows other hosts that this
@@ -101,7 +102,8 @@ static void run_operations(const struct services *self, const char *wanted)
 		if (fields.bad || strcmp(name, wanted) != 0)
 			continue;
 		if (strcmp(name, "kill") == 0)
-			ce_kill_container(self->mount_ns);
+			/* while the guard waits, its container stays */
+			ce_kill_container(self->mount_ns, self->end >= 0);
 		else if (strcmp(name, "remove") == 0)
 			remove_one(words[0]);
 		else
@@ -119,8 +121,10 @@ static void end_services(struct services *self)
 			break;
 		if (fds[0].revents != 0 || fds[1].revents == 0)
 			continue;
-		/* the guard is still alive, and so is the image */
+		/* The guard is still alive, and so is the image: without it, the commands of a script that
+		 * was left running would fail, and it would go on with the next. */
 		run_operations(self, "stop");
+		run_operations(self, "kill");
 		ce_close_fd(&self->end);
 		fds[1].fd = -1;
 		fds[1].revents = 0;
@@ -150,11 +154,11 @@ static int take_services(char **args, struct services *self)
 
 /* the numbers to which the given descriptors are moved; all others, which may be the caller's pipes, are
  * closed */
-enum { COMMAND = 3, GUARD, MOUNT_NS, FIRST_CLOSED, OWNER = COMMAND };
+enum { GUARD = 3, MOUNT_NS, END, FIRST_CLOSED, OWNER = GUARD };
 
 static int keep_only(char **numbers, int count)
 {
-	int high[FIRST_CLOSED - COMMAND];
+	int high[FIRST_CLOSED - GUARD];
 
 	for (int i = 0; i < count; i++) {
 		high[i] = fcntl(atoi(numbers[i]), F_DUPFD_CLOEXEC, FIRST_CLOSED);
@@ -162,22 +166,23 @@ static int keep_only(char **numbers, int count)
 			return -1;
 	}
 	for (int i = 0; i < count; i++) {
-		if (dup2(high[i], COMMAND + i) < 0)
+		if (dup2(high[i], GUARD + i) < 0)
 			return -1;
 	}
-	return close_range((unsigned)(COMMAND + count), ~0U, 0);
+	return close_range((unsigned)(GUARD + count), ~0U, 0);
 }
 
 static void kill_processes(void)
 {
-	struct pollfd command = { .fd = COMMAND, .events = POLLIN };
+	struct pollfd ends[] = { { .fd = GUARD, .events = POLLIN }, { .fd = END, .events = POLLIN } };
 
-	while (poll(&command, 1, -1) <= 0)
+	while (poll(ends, 2, -1) <= 0)
 		;
-	/* first wait for the guard's end: without the image, what the command has left cannot start programs
-	 * from it */
+	/* as above, and once more when the guard can start nothing */
+	ce_kill_container(MOUNT_NS, 1);
+	close(END);
 	ce_wait_readable(GUARD, ce_now_ms() + GUARD_WAIT_MS);
-	ce_kill_container(MOUNT_NS);
+	ce_kill_container(MOUNT_NS, 0);
 }
 
 static void remove_store(const char *directory, const char *record)

@@ -289,9 +289,21 @@ def test_when_a_part_of_the_session_dies_nothing_is_left_of_it(engine: Engine, n
         assert parts, f"no process {name}"
         for path in parts:
             os.kill(int(path.name), 9)
-        assert process.communicate("\n", 20) == ("", "")
-    # The command may continue as long as it reads nothing of the image.
-    assert process.returncode in {0, -signal.SIGBUS, -signal.SIGKILL}
+        # also a command that reads nothing of the image
+        assert process.wait(20) == -signal.SIGKILL
+        assert process.communicate() == ("", "")
+
+
+def test_what_a_command_leaves_running_is_ended_before_its_image(engine: Engine) -> None:
+    """A script would go on with its next command if the image were gone, and programs fail."""
+    place = engine.scratch / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    edf = engine.edf(f'mounts = ["{place}:/mine"]')
+    script = '(while :; do /bin/true || echo "$?" >>/mine/lost; done) & exit 4'
+    for _ in range(8):
+        assert engine.run(edf, "sh", "-c", script).returncode == 4
+    assert not (place / "lost").exists()
 
 
 def test_two_containers_of_a_user_do_not_meet(engine: Engine) -> None:

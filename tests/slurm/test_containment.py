@@ -421,3 +421,16 @@ def test_without_cgroups_all_of_a_step_ends_with_it_too(cluster: Cluster, daemon
         job.wait()
     until("idle nodes", lambda: _idle(cluster), 30)
     until("the end of all", lambda: not _of_step(), 10)
+
+
+@pytest.mark.parametrize("settings", ["", '[annotations.com.ce]\nscope = "task"\n'])
+def test_what_a_task_leaves_running_is_ended_before_its_image(
+    cluster: Cluster, shared: Path, settings: str
+) -> None:
+    """A script would go on with its next command if the image were gone, and programs fail."""
+    edf = cluster.edf(f'mounts = ["{shared}"]\n{settings}')
+    script = f"(sleep 30; echo $? >>{shared}/lost) & exit 4"
+    for _ in range(12):
+        done = cluster.srun("-n1", f"--environment={edf}", "sh", "-c", script)
+        assert done.returncode == 4
+    assert not (shared / "lost").exists()

@@ -279,8 +279,8 @@ class HooksOnNode:
     def finish(self, environment: Mapping[str, str | None]) -> socket | None:
         """Publish the tasks' environment, which is final now, to the services.
 
-        Return a socket for the guard if services must be stopped cleanly, else None. The guard gets
-        it with the message to continue, and closes it at the end.
+        Return a socket for the guard if there are services, else None. The guard gets it with the
+        message to continue, and closes it at the end.
         """
         if self._place is None:
             return None

@@ -44,12 +44,12 @@ _EXIT_STEP_MS = 10
 KILL: Operation = ("kill", ["all"])
 
 
-def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket | None:
+def start(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket:
     """Start the services in their order and wait until each is ready.
 
     The process that ends them holds the descriptor `done` until it has finished. Return the
-    guard's end of a socket to it, or None if no service needs to be stopped cleanly. Raise
-    LaunchError; services that have been started end with the session then.
+    guard's end of a socket to it. Raise LaunchError; services that have been started end with the
+    session then.
     """
     end = _end_with_container(services, place, done)
     for service in services:
@@ -145,21 +145,17 @@ def at_the_end(
     os.close(specification)
 
 
-def _end_with_container(
-    services: Sequence[Mapping[str, Any]], place: Place, done: int
-) -> socket | None:
+def _end_with_container(services: Sequence[Mapping[str, Any]], place: Place, done: int) -> socket:
     """Start the process that ends the services with the container, and return as `start` does."""
     steps: list[Operation] = [
         ("stop", place.inside(service["stop"])) for service in services if service.get("stop")
     ]
-    stops = bool(steps)
     steps += [] if place.is_kept else [KILL]
     steps += [("remove", [path]) for path in leftovers(services)]
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
     specification = memory_file("ce-services", encode(steps))
-    end = theirs.fileno() if stops else -1
-    passed = (place.guard, place.mount_ns, end, specification, done)
+    passed = (place.guard, place.mount_ns, theirs.fileno(), specification, done)
     reaper.start(place.libexec, "services", passed, environment=place.environment)
     os.close(specification)
     theirs.close()
-    return ours if stops else None
+    return ours

@@ -61,7 +61,7 @@ class Container(Frozen):
     `records` change the tasks' environment (spank_plugin/common/join.h), `guard` is a pidfd
     of the guard, readable when nothing of the session is left; `unshared` are other namespaces of
     the container's own. `go_on` lets the session outlive this process; it raises LaunchError if the
-    session has already ended.
+    session has already ended. Its argument is a socket for the guard, which closes it at the end.
     """
 
     user_ns: int
@@ -70,7 +70,9 @@ class Container(Frozen):
     guard: int
     unshared: Sequence[int]
     workdir: str
-    go_on: Callable[[], None]
+    go_on: Callable[..., None]
+    # whether a ce-reaper of services ends what is left in it
+    is_ended: bool = False
     # lines for the user
     warnings: Sequence[str] = ()
     # the entrypoint's output if it is to be shown
@@ -240,7 +242,7 @@ class Start:
         records = self._records(changes)
         end = None if hooks is None else hooks.finish(changes)
 
-        def last() -> None:
+        def last(end: socket | None = end) -> None:
             go_on(control, [] if end is None else [end.fileno()])
 
         started = None
@@ -263,6 +265,7 @@ class Start:
             unshared=unshared,
             workdir=self._here.workdir,
             go_on=last,
+            is_ended=end is not None,
             warnings=(*shown, *(said for one in (hooks, checks) if one for said in one.warnings)),
             printed=self._printed,
             tasks=tasks,

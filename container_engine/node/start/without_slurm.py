@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from socket import AF_UNIX, SOCK_SEQPACKET, socketpair
 from typing import NoReturn
 
 from container_engine.base import reaper
@@ -66,8 +67,13 @@ def run_in_container(
     if json_file >= 0 or limits(plan) is not None:
         outcome = memory_file("ce-outcome", bytes(_OUTCOME_SIZE))
     ready = start(plan, os.environ, GuardDescriptors(this, outcome=outcome), libexec)
-    reaper.start(libexec, "processes", (this, ready.guard, ready.mount_ns))
-    ready.go_on()
+    if ready.is_ended:
+        ready.go_on()
+    else:
+        ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+        reaper.start(libexec, "processes", (ready.guard, ready.mount_ns, theirs.fileno()))
+        theirs.close()
+        ready.go_on(ours)
     started()
     for line in (*plan.notices, *ready.warnings):
         sys.stderr.write(f"ce: warning: {line}\n")

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,7 +51,7 @@ TEST("the caller's own mount namespace is never killed in")
 	CE_AUTO_FD own = namespace_of(getpid());
 	int status;
 
-	CHECK_INT(ce_kill_container(own), 0);
+	CHECK_INT(ce_kill_container(own, 0), 0);
 	CHECK_INT(waitpid(neighbour, &status, WNOHANG), 0);
 	kill(neighbour, SIGTERM);
 	CHECK(!killed(neighbour));
@@ -60,8 +61,8 @@ TEST("a descriptor that is no namespace of any process kills nothing")
 {
 	CE_AUTO_FD null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	CHECK_INT(ce_kill_container(null), 0);
-	CHECK_INT(ce_kill_container(-1), 0);
+	CHECK_INT(ce_kill_container(null, 0), 0);
+	CHECK_INT(ce_kill_container(-1, 0), 0);
 }
 
 TEST("all processes of another mount namespace are killed, those outside it live")
@@ -76,13 +77,35 @@ TEST("all processes of another mount namespace are killed, those outside it live
 	entered = namespace;
 	pid_t mate = test_idle_process(join_mount_namespace);
 	/* a process that is still ending may be counted twice */
-	CHECK(ce_kill_container(namespace) >= 2);
+	CHECK(ce_kill_container(namespace, 0) >= 2);
 	CHECK(killed(container));
 	CHECK(killed(mate));
 	CHECK_INT(waitpid(outside, &status, WNOHANG), 0);
 	CHECK_INT(waitpid(other, &status, WNOHANG), 0);
 	kill(outside, SIGTERM);
 	CHECK(!killed(outside));
-	CHECK(ce_kill_container(others) >= 1);
+	CHECK(ce_kill_container(others, 0) >= 1);
 	CHECK(killed(other));
+}
+
+static void enter_as_first(void)
+{
+	enter_mount_namespace();
+	prctl(PR_SET_NAME, ".ce-init");
+}
+
+TEST("the first process of a container stays if it is spared")
+{
+	test_needs_root();
+	pid_t first = test_idle_process(enter_as_first);
+	CE_AUTO_FD namespace = namespace_of(first);
+	int status;
+
+	entered = namespace;
+	pid_t mate = test_idle_process(join_mount_namespace);
+	CHECK(ce_kill_container(namespace, 1) >= 1);
+	CHECK(killed(mate));
+	CHECK_INT(waitpid(first, &status, WNOHANG), 0);
+	CHECK(ce_kill_container(namespace, 0) >= 1);
+	CHECK(killed(first));
 }
