@@ -50,21 +50,21 @@ static int lives_below(int proc, const char *pid, const struct stat *parent)
 	return user_ns >= 0 && parent_of(user_ns, &found) == 0 && same(&found, parent);
 }
 
-/* The processes to kill: those that `is_among` finds for the namespace, without the first if it is spared. */
+/* The processes to kill: those that `is_among` finds for the namespace, without ours if they are spared. */
 struct wanted {
 	int (*is_among)(int proc, const char *pid, const struct stat *namespace);
 	struct stat namespace;
-	int spares_first;
+	int spares;
 };
 
-static int is_first(int proc, const char *pid)
+static int is_spared(int proc, const char *pid)
 {
 	char path[64];
 
 	if (snprintf(path, sizeof path, "%s/comm", pid) >= (int)sizeof path)
 		return 0;
 	CE_AUTO_FREE char *name = ce_read_path(proc, path, 0, 32, NULL);
-	return name != NULL && strcmp(name, ".ce-init\n") == 0;
+	return name != NULL && (strcmp(name, ".ce-init\n") == 0 || strcmp(name, "ce-enter\n") == 0);
 }
 
 /* Kill the process if it is wanted; return whether it was killed. Check its namespace again once the pidfd is
@@ -78,7 +78,7 @@ static int kill_one(int proc, const char *name, const struct wanted *wanted)
 	 * system's, and looking up the namespace of each takes far longer than asking the kernel for this. */
 	if (*end != '\0' || pid <= 1 || kill((pid_t)pid, 0) < 0 ||
 	    !wanted->is_among(proc, name, &wanted->namespace) ||
-	    (wanted->spares_first && is_first(proc, name)))
+	    (wanted->spares && is_spared(proc, name)))
 		return 0;
 	CE_AUTO_FD pidfd = ce_pidfd_open((pid_t)pid);
 	if (pidfd < 0 || !wanted->is_among(proc, name, &wanted->namespace))
@@ -97,10 +97,10 @@ static int pass(const struct wanted *wanted)
 	return killed;
 }
 
-int ce_kill_container(int namespace, int spares_first)
+int ce_kill_container(int namespace, int spares)
 {
 	int is_user = ioctl(namespace, NS_GET_NSTYPE) == CLONE_NEWUSER, total = 0, killed = 1;
-	struct wanted wanted = { is_user ? lives_below : lives_there, .spares_first = spares_first };
+	struct wanted wanted = { is_user ? lives_below : lives_there, .spares = spares };
 	struct stat own;
 
 	/* never the host, nor the containers of other sessions, whatever the descriptor is */

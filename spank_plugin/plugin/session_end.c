@@ -156,11 +156,11 @@ static char *image_reads(long guard)
 }
 
 /* Kill what a task has left running. In a container of a job, Slurm kills what belongs to this step. */
-static void kill_left(const struct ce_container *container, int spares_first)
+static void kill_left(const struct ce_container *container, int spares)
 {
 	if (!container->is_of_job)
 		(void)ce_kill_container(container->tasks >= 0 ? container->user_ns : container->mount_ns,
-					spares_first);
+					spares);
 }
 
 /* End the session, and what a task has left running: first, since without its image a script's commands fail,

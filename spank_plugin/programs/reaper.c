@@ -17,7 +17,7 @@
  *        kill WHAT               kills every process in the container (left out if other steps may be in it)
  *        remove PATH             removes a file, or an empty directory, that marks the services as running
  *        poststop PROGRAM ARG…   runs an OCI hook of that stage when the container is gone, however it ended
- * ce-reaper processes GUARD MOUNT_NS END     (open descriptors, as above)
+ * ce-reaper processes COMMAND GUARD MOUNT_NS END     (open descriptors: a pidfd, and as above)
  *     kills what the command of `ce run` has left running, or the command itself if the guard dies first.
  *     `ce run` itself becomes the command, and the guard sees no process outside its PID namespace.
  * ce-reaper store OWNER DIRECTORY RECORD     (a pidfd and two paths)
@@ -45,7 +45,7 @@
 #include "common/program.h"
 
 /* STOP_MS: for all stop commands together; the guard waits a little longer */
-enum { STOP_MS = 1000, GUARD_WAIT_MS = 2000, BEAT_MS = 300 * 1000 };
+enum { STOP_MS = 1000, GUARD_WAIT_MS = 2000, REPORT_MS = 2000, DEATH_MS = 200, BEAT_MS = 300 * 1000 };
 enum { MAX_SPECIFICATION = 1 << 20, MAX_WORDS = 64 };
 
 /* ---- services ---------------------------------------------------------------------------------- */
@@ -129,6 +129,11 @@ static void end_services(struct services *self)
 		fds[1].fd = -1;
 		fds[1].revents = 0;
 	}
+	if (self->end >= 0) { /* the guard has died */
+		run_operations(self, "kill");
+		ce_close_fd(&self->end);
+		poll(NULL, 0, DEATH_MS);
+	}
 	run_operations(self, "kill");
 	run_operations(self, "remove");
 	run_operations(self, "poststop");
@@ -154,11 +159,11 @@ static int take_services(char **args, struct services *self)
 
 /* the numbers to which the given descriptors are moved; all others, which may be the caller's pipes, are
  * closed */
-enum { GUARD = 3, MOUNT_NS, END, FIRST_CLOSED, OWNER = GUARD };
+enum { COMMAND = 3, GUARD, MOUNT_NS, END, FIRST_CLOSED, OWNER = COMMAND };
 
 static int keep_only(char **numbers, int count)
 {
-	int high[FIRST_CLOSED - GUARD];
+	int high[FIRST_CLOSED - COMMAND];
 
 	for (int i = 0; i < count; i++) {
 		high[i] = fcntl(atoi(numbers[i]), F_DUPFD_CLOEXEC, FIRST_CLOSED);
@@ -166,10 +171,10 @@ static int keep_only(char **numbers, int count)
 			return -1;
 	}
 	for (int i = 0; i < count; i++) {
-		if (dup2(high[i], GUARD + i) < 0)
+		if (dup2(high[i], COMMAND + i) < 0)
 			return -1;
 	}
-	return close_range((unsigned)(GUARD + count), ~0U, 0);
+	return close_range((unsigned)(COMMAND + count), ~0U, 0);
 }
 
 static void kill_processes(void)
@@ -182,6 +187,8 @@ static void kill_processes(void)
 	ce_kill_container(MOUNT_NS, 1);
 	close(END);
 	ce_wait_readable(GUARD, ce_now_ms() + GUARD_WAIT_MS);
+	/* of a command that was killed here, the process beside it reports the end */
+	ce_wait_readable(COMMAND, ce_now_ms() + REPORT_MS);
 	ce_kill_container(MOUNT_NS, 0);
 }
 
@@ -220,14 +227,14 @@ int main(int argc, char **argv)
 	ce_open_standard_streams();
 	struct services services = { -1, -1, -1, NULL, 0 };
 	int of_services = is_asked(argc, argv, "services", 5);
-	int of_processes = is_asked(argc, argv, "processes", 3), of_store = is_asked(argc, argv, "store", 3);
+	int of_processes = is_asked(argc, argv, "processes", 4), of_store = is_asked(argc, argv, "store", 3);
 	char **args = argv + 2;
 
 	if (!of_services && !of_processes && !of_store) {
 		fprintf(stderr, "ce: error: this program is started by the container engine only\n");
 		return CE_EXIT_ENGINE;
 	}
-	int rc = of_services ? take_services(args, &services) : keep_only(args, of_store ? 1 : 3);
+	int rc = of_services ? take_services(args, &services) : keep_only(args, of_store ? 1 : 4);
 	if (rc < 0)
 		return CE_EXIT_ENGINE;
 	/* not a child of the caller: `ce run` becomes the user's command, which may wait for any child of its

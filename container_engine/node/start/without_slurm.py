@@ -71,7 +71,7 @@ def run_in_container(
         ready.go_on()
     else:
         ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
-        reaper.start(libexec, "processes", (ready.guard, ready.mount_ns, theirs.fileno()))
+        reaper.start(libexec, "processes", (this, ready.guard, ready.mount_ns, theirs.fileno()))
         theirs.close()
         ready.go_on(ours)
     started()
