@@ -145,22 +145,26 @@ def main() -> int:
     start.prepare()
     report = Report("reliability")
     report.line(f"{'':24} | native | inside | reason")
-    before, memory = left(), gpu_bytes()
+    memory = gpu_bytes()
     for name, (how, act) in WAYS.items():
         if left_s() < 60:
             report.line(f"{name:24} | not tried: too little time")
             continue
         ends, dirt = [], []
         for inside in (False, True):
+            before = left()
             ends.append(attempt(how, act, inside))
             dirt.append(remains(before, memory))
         (native, contained), codes = ends, [done.code for done in ends]
         reasons = [reason(done) for done in ends]
-        if codes[0] != codes[1] or reasons[0] != reasons[1] or any(dirt):
+        if codes[0] != codes[1] or reasons[0] != reasons[1] or dirt[1]:
             said = f"exit codes {codes}, {reasons}, left {dirt}: {native.err} {contained.err}"
             report.fail(name, said[-2500:])
         else:
-            report.line(f"{name:24} | {codes[0]:6} | {codes[1]:6} | {reasons[1]}; nothing left")
+            # a cgroup that Slurm itself is slow to remove is no fault of the container
+            natively = f" (natively: {dirt[0]})" if dirt[0] else ""
+            end = f"{reasons[1]}; nothing left{natively}"
+            report.line(f"{name:24} | {codes[0]:6} | {codes[1]:6} | {end}")
     return report.end()
 
 
