@@ -145,14 +145,13 @@ def main() -> int:
     start.prepare()
     report = Report("reliability")
     report.line(f"{'':24} | native | inside | reason")
-    memory = gpu_bytes()
+    before, memory = left(), gpu_bytes()
     for name, (how, act) in WAYS.items():
         if left_s() < 60:
             report.line(f"{name:24} | not tried: too little time")
             continue
         ends, dirt = [], []
         for inside in (False, True):
-            before = left()
             ends.append(attempt(how, act, inside))
             dirt.append(remains(before, memory))
         (native, contained), codes = ends, [done.code for done in ends]
