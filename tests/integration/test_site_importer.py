@@ -111,7 +111,7 @@ def test_imports_of_processes_with_the_same_number_do_not_share_a_file(site: Sit
     file = f"{kept}/$SLURM_JOB_ID.$SLURM_STEP_ID"
     site.has(f"[ -e {file} ] || cp {site.root}/next.sqsh {file}; echo {file}")
     for content in ("one", "two"):
-        name = site.registry.push(site.root / content, f"me/{content}:1", [Member("a", b"x")])
+        name = site.registry.push(site.root / content, f"me/{content}:1", [Member(content)])
         squashfs.make(site.root / "next.sqsh", {content: "x"})
         # as on two hosts: each is the first process that it sees
         _code, out, err = site.ce("import", "--quiet", name, under=("unshare", "-rpf"))
