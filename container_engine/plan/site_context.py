@@ -272,7 +272,8 @@ def annotation_problems(
             suggestion = did_you_mean(nearest(name, known), PREFIX)
             message = f"unknown annotation '{entry.key}'{suggestion}"
             hint = f"choose from {', '.join(PREFIX + one for one in sorted(known))}"
-            yield entry.origin.warning("", message, hint)
+            # a limit that is misspelled must not be a limit that does not hold
+            yield entry.origin.error("", message, hint, "edf-annotation")
         elif setting.read(entry.value) is None:
             message = f"expected {setting.wanted}, found '{entry.value}'"
             yield entry.origin.error(key, message, _REMEDY, "edf-annotation")

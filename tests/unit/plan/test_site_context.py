@@ -168,7 +168,7 @@ def test_a_setting_equal_or_unrelated_to_the_sites_is_not_refused(site: Site, ed
         ),
         (
             'tmpfs_sise = "1g"',
-            "warning: e.toml:3: unknown annotation 'com.ce.tmpfs_sise', did you mean "
+            "error: e.toml:3: unknown annotation 'com.ce.tmpfs_sise', did you mean "
             "'com.ce.tmpfs_size'?",
         ),
     ],
