@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from container_engine.base.errors import CeError, UserError
@@ -33,7 +33,7 @@ def of_error(error: CeError) -> str:
 
     log = _kept(error.details)
     if isinstance(error, RefusedError):
-        return _refusal(error, log)
+        return of_problems(error.problems, log)
     hint = remedy(error.see, error.hint) or None
     also = "".join(f"ce: also: {one_line(text)}\n" for text in error.also)
     first, _end, rest = block("error", error.message, hint).partition("\n")
@@ -72,13 +72,11 @@ def log_directory(environment: Mapping[str, str]) -> str:
     return f"{state}/container-engine/errors"
 
 
-def _refusal(refused: RefusedError, log: str) -> str:
-    codes = [problem.see for problem in refused.problems if problem.severity == "error"]
-    return of_problems(refused.problems) + _last(log, codes)
+def of_problems(problems: Sequence[Problem], log: str = "") -> str:
+    """Return the lines of problems that `completed` has returned, each general hint once.
 
-
-def of_problems(problems: Iterable[Problem]) -> str:
-    """Return the lines of problems that `completed` has returned, each general hint once."""
+    The last line names the pages about the errors.
+    """
     from dataclasses import replace
 
     from container_engine.faults.catalogue import remedy
@@ -89,7 +87,7 @@ def of_problems(problems: Iterable[Problem]) -> str:
         text += (replace(problem, hint=None) if is_repeated else problem).text
         if problem.hint and problem.hint == remedy(problem.see, None):
             general.add(problem.hint)
-    return text
+    return text + _last(log, [one.see for one in problems if one.severity == "error"])
 
 
 def refuse(message: str, hint: str | None) -> int:
