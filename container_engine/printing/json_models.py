@@ -274,7 +274,11 @@ class Outcome(_Document):
         ),
     ]
     error: Annotated[
-        str | None, about("why the container could not be started, or ended before the command")
+        str | None,
+        about(
+            "why the container or the command could not be started, or the container ended before "
+            "the command"
+        ),
     ]
 
 

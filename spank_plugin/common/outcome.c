@@ -30,13 +30,16 @@ void ce_outcome_read(int file, struct ce_outcome *outcome)
 		memset(outcome, 0, sizeof *outcome);
 	outcome->limit[sizeof outcome->limit - 1] = '\0';
 	outcome->text[sizeof outcome->text - 1] = '\0';
+	outcome->failed[sizeof outcome->failed - 1] = '\0';
 }
 
-void ce_outcome_failed(int file)
+void ce_outcome_failed(int file, const char *why)
 {
-	const uint64_t failed = 1;
+	struct ce_outcome outcome = { .failed = "" };
 
-	if (file >= 0 && pwrite(file, &failed, sizeof failed, offsetof(struct ce_outcome, failed)) < 0)
+	snprintf(outcome.failed, sizeof outcome.failed, "%s", why);
+	if (file >= 0 && pwrite(file, outcome.failed, sizeof outcome.failed,
+				offsetof(struct ce_outcome, failed)) < 0)
 		return;
 }
 
@@ -58,14 +61,16 @@ static void say(const struct ce_outcome *outcome, const char *node)
 		ce_say_here("error", outcome->text, ce_end_help(outcome->text));
 }
 
-/* Write the cause of an end that no limit is, as JSON: what would need an escape becomes a question mark. */
+/* Write the cause of an end that is no limit, as JSON: what would need an escape becomes a question mark. */
 static void write_cause(const struct ce_outcome *outcome, char *text, size_t size)
 {
-	if (outcome->text[0] == '\0' || outcome->limit[0] != '\0') {
+	const char *cause = outcome->failed[0] != '\0' ? outcome->failed : outcome->text;
+
+	if (cause[0] == '\0' || (cause == outcome->text && outcome->limit[0] != '\0')) {
 		snprintf(text, size, "null");
 		return;
 	}
-	snprintf(text, size, "\"%s\"", outcome->text);
+	snprintf(text, size, "\"%s\"", cause);
 	for (char *c = text + 1; c[1] != '\0'; c++) {
 		if (*c == '"' || *c == '\\' || (signed char)*c < ' ')
 			*c = '?';
@@ -91,7 +96,7 @@ static void write_json(int json, const struct ce_outcome *outcome, const struct 
 			      "{\"version\": 1, \"started\": %s, \"exit_code\": %d, \"signal\": %s, "
 			      "\"limit\": %s, \"seconds\": %" PRId64 ".%03d, \"peak_memory\": %s, "
 			      "\"error\": %s}\n",
-			      outcome->failed ? "false" : "true",
+			      outcome->failed[0] != '\0' ? "false" : "true",
 			      is_killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status), killed, limit,
 			      ending->took_ms / 1000, (int)(ending->took_ms % 1000), peak, cause);
 	if (ce_write_all(json, text, (size_t)length) < 0)

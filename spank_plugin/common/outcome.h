@@ -18,9 +18,9 @@
 struct ce_outcome {
 	uint64_t is_watched; /* whether the guard looks at the container's memory and processes */
 	uint64_t peak;	     /* the most memory that it has seen, in bytes */
-	uint64_t failed;     /* the command could not be executed */
 	char limit[8];	     /* "memory", "pids" or "time", once that is reached */
 	char text[240];	     /* the same in a sentence, or what else has ended the container */
+	char failed[240];    /* why the command could not be executed, which is not the guard's to write */
 };
 
 /* the cause of a container's end if nothing could report one */
@@ -52,8 +52,8 @@ int ce_outcome_make(void);
 /* Read the file; all is 0 if that fails, or if there is none (-1). */
 void ce_outcome_read(int file, struct ce_outcome *outcome);
 
-/* Note in the file, if there is one, that the command could not be executed. */
-void ce_outcome_failed(int file);
+/* Note in the file, if there is one, why the command could not be executed. */
+void ce_outcome_failed(int file, const char *why);
 
 /* The end of a command: the status of waitpid, the time that it took, the memory of its largest process. */
 struct ce_ending {

@@ -65,7 +65,8 @@ void guard_limits_promise(const struct guard *guard, int outcome)
 	const struct ce_outcome promised = { .is_watched = 1 };
 
 	/* without it, the limits hold, but no line says so */
-	if (guard->limits.is_wanted && outcome >= 0 && pwrite(outcome, &promised, sizeof promised, 0) < 0)
+	if (guard->limits.is_wanted && outcome >= 0 &&
+	    pwrite(outcome, &promised, offsetof(struct ce_outcome, failed), 0) < 0)
 		return;
 }
 
@@ -300,7 +301,7 @@ static void note(const struct guard_limits *limits, uint64_t peak, const char *l
 		snprintf(outcome.text, sizeof outcome.text, "%s", text);
 	}
 	/* without it, the container is ended all the same */
-	if (pwrite(limits->outcome, &outcome, sizeof outcome, 0) < 0)
+	if (pwrite(limits->outcome, &outcome, offsetof(struct ce_outcome, failed), 0) < 0)
 		return;
 }
 

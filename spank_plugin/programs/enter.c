@@ -236,7 +236,7 @@ int main(int argc, char **argv)
 		return CE_EXIT_ENGINE;
 	}
 	become(&container, args + CE_ENTER_COMMAND, &err);
-	ce_outcome_failed(container.outcome);
+	ce_outcome_failed(container.outcome, ce_error_text(&err));
 	ce_say_here("error", ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }

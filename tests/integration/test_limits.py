@@ -259,8 +259,9 @@ def test_the_json_says_what_a_shell_says(engine: Engine) -> None:
         _done, document = _run(engine, "", "sh", "-c", script)
         found = [document[key] for key in ("exit_code", "signal", "started", "peak_memory")]
         assert found == [code, number, started, None]
-    _done, document = _run(engine, "", "no-such-command")
+    done, document = _run(engine, "", "no-such-command")
     assert (document["exit_code"], document["started"]) == (127, False)
+    assert f"ce: error: {document['error']}\n" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["no-such-name", "./\udcff.toml"])

@@ -68,6 +68,21 @@ TEST("a container that ends for no limit says why, and so does the JSON")
 	CHECK_TEXT(test_printed, "");
 }
 
+TEST("a command that cannot be executed has the reason in its JSON, which is printed elsewhere")
+{
+	strcpy(outcome.limit, "pids");
+	strcpy(outcome.text, "further ones were refused");
+	CE_AUTO_FD file = ce_memory_file("outcome", &outcome, sizeof outcome);
+	ce_outcome_failed(file, "nosuch: not \"found\"");
+	ce_outcome_read(file, &outcome);
+	CE_AUTO_FREE char *failed = reported(127 << 8);
+	CHECK_CONTAINS(failed, "{\"version\": 1, \"started\": false, \"exit_code\": 127");
+	CHECK_CONTAINS(failed, "\"limit\": \"pids\"");
+	CHECK_CONTAINS(failed, "\"error\": \"nosuch: not ?found?\"}");
+	CHECK_CONTAINS(test_printed, "warning: further ones were refused");
+	outcome.failed[0] = '\0';
+}
+
 TEST("the end of the guard is the cause if it could not report one")
 {
 	int ends[2];
