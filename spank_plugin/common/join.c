@@ -49,8 +49,8 @@ static void end_as(int status)
 struct beside {
 	pid_t child;
 	int outcome, json, guard, terminal;
+	struct ce_whose whose;
 	int has_lent; /* whether the child's group has the terminal, and gives it back in the end */
-	const char *node;
 	int64_t begun_ms;
 };
 
@@ -75,7 +75,7 @@ static void stay_for_plugin(const struct beside *beside, int status)
 {
 	enum { DEATH_MS = 300 };
 
-	if (beside->node != NULL && beside->guard >= 0 && WIFSIGNALED(status) &&
+	if (beside->whose.node != NULL && beside->guard >= 0 && WIFSIGNALED(status) &&
 	    WTERMSIG(status) == SIGKILL && ce_wait_readable(beside->guard, ce_now_ms() + DEATH_MS))
 		poll(NULL, 0, CE_REPORT_MS);
 }
@@ -96,8 +96,8 @@ static void await(struct beside *beside)
 			if (beside->outcome >= 0)
 				/* of a step, the plugin reports the guard's end */
 				ce_outcome_report(beside->outcome, beside->json,
-						  beside->node != NULL ? -1 : beside->guard, beside->node,
-						  &ending);
+						  beside->whose.node != NULL ? -1 : beside->guard,
+						  &beside->whose, &ending);
 			stay_for_plugin(beside, status);
 			end_as(status);
 		}
@@ -162,8 +162,8 @@ static int take_limit(struct ce_error *err)
  * error stays for it, too. Without anything to report, nobody must wait for this process to close them. */
 static void keep_for_report(const struct ce_container *container, struct beside *beside)
 {
-	enum { FIRST = 3, COUNT = 4 };
-	int kept[COUNT] = { -1, -1, container->guard, beside->terminal };
+	enum { FIRST = 3, COUNT = 5 };
+	int kept[COUNT] = { -1, -1, container->guard, beside->terminal, -1 };
 	struct ce_outcome found;
 
 	ce_outcome_read(container->outcome, &found);
@@ -171,6 +171,7 @@ static void keep_for_report(const struct ce_container *container, struct beside 
 	if (!is_silent) {
 		kept[0] = container->outcome;
 		kept[1] = container->json;
+		kept[4] = container->marks;
 	}
 	for (int i = 0; i < COUNT; i++)
 		kept[i] = kept[i] >= 0 ? fcntl(kept[i], F_DUPFD, FIRST + COUNT) : -1;
@@ -182,7 +183,7 @@ static void keep_for_report(const struct ce_container *container, struct beside 
 	beside->json = kept[1];
 	beside->guard = kept[2];
 	beside->terminal = kept[3];
-	beside->node = container->node;
+	beside->whose = (struct ce_whose){ container->node, container->task, container->planned, kept[4] };
 }
 
 int ce_enter_pids(const struct ce_container *container, int has_pids, struct ce_error *err)

@@ -26,6 +26,8 @@ struct ce_container {
 	int outcome;	/* what becomes of it, see outcome.h; may be -1 */
 	int json;	/* the file of `ce run --json`, or -1 */
 	const char *node; /* Slurm's name of the node; NULL for a command without Slurm */
+	const char *task; /* the number of the task in its step; NULL for such a command */
+	const char *planned; /* what tells this srun from others, for say.h; NULL for such a command */
 	char *workdir;	/* on the heap, owned */
 	char *notices;	/* on the heap, owned; lines for the user, may be empty */
 	char *entrypoint_output; /* on the heap, owned; may be empty */
@@ -36,7 +38,7 @@ struct ce_container {
 
 #define CE_CONTAINER_INIT \
 	{ -1, { -1, -1, -1, -1 }, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, \
-	  NULL, NULL, NULL, NULL, 0, 0, 0 }
+	  NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0 }
 
 /* Close all descriptors and free the strings. May be called twice. */
 void ce_container_close(struct ce_container *container);

@@ -49,16 +49,22 @@ static int is_warning(const struct ce_outcome *outcome)
 	return outcome->limit[0] != '\0' && !ce_is_limit(outcome->text);
 }
 
-static void say(const struct ce_outcome *outcome, const char *node)
+static void say(const struct ce_outcome *outcome, const struct ce_whose *whose)
 {
-	if (node != NULL && is_warning(outcome))
-		ce_say(node, "warning", outcome->text);
-	else if (node != NULL)
-		ce_say_error(node, outcome->text, ce_end_help(outcome->text));
-	else if (is_warning(outcome))
-		ce_say_here("warning", outcome->text, "");
+	const char *kind = is_warning(outcome) ? "warning" : "error";
+	const char *below = is_warning(outcome) ? "" : ce_end_help(outcome->text);
+	char text[sizeof outcome->text + 32];
+
+	if (whose->node == NULL) {
+		ce_say_here(kind, outcome->text, below);
+		return;
+	}
+	snprintf(text, sizeof text, "task %s: %s", whose->task, outcome->text);
+	if (is_warning(outcome))
+		ce_say(whose->node, kind, text);
 	else
-		ce_say_here("error", outcome->text, ce_end_help(outcome->text));
+		ce_say_error(whose->node, text,
+			     ce_claim_message(whose->marks, whose->planned, text) ? below : "");
 }
 
 /* Write the cause of an end that is no limit, as JSON: what would need an escape becomes a question mark. */
@@ -110,7 +116,8 @@ static int has_ended(int guard, int is_signalled)
 	return guard >= 0 && ce_wait_readable(guard, ce_now_ms() + (is_signalled ? END_MS : 0));
 }
 
-void ce_outcome_report(int file, int json, int guard, const char *node, const struct ce_ending *ending)
+void ce_outcome_report(int file, int json, int guard, const struct ce_whose *whose,
+		       const struct ce_ending *ending)
 {
 	struct ce_outcome outcome;
 
@@ -126,7 +133,7 @@ void ce_outcome_report(int file, int json, int guard, const char *node, const st
 	if (!is_warning(&outcome) && (ce_is_limit(outcome.text) ? !is_killed : ending->status == 0))
 		outcome.limit[0] = outcome.text[0] = '\0';
 	if (outcome.text[0] != '\0')
-		say(&outcome, node);
+		say(&outcome, whose);
 	if (json >= 0)
 		write_json(json, &outcome, ending);
 }

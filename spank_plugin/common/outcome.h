@@ -62,7 +62,15 @@ struct ce_ending {
 	uint64_t largest;
 };
 
-/* Print what has ended the container, or which limit was reached, if any, with the name of a task's node
- * (else NULL). Write the JSON of `ce run --json` (container_engine/printing/json_models.py) to the descriptor
- * `json` unless that is -1. `guard` is a pidfd, or -1. */
-void ce_outcome_report(int file, int json, int guard, const char *node, const struct ce_ending *ending);
+/* The task whose container it is: Slurm's names for its node and for itself, and where messages that are
+ * printed once per step are recorded (ce_claim_message). Without Slurm, `node` is NULL. */
+struct ce_whose {
+	const char *node, *task, *planned;
+	int marks;
+};
+
+/* Print what has ended the container, or which limit was reached, if any: a line for each task, with the
+ * lines of help below the first. Write the JSON of `ce run --json` (container_engine/printing/json_models.py)
+ * to the descriptor `json` unless that is -1. `guard` is a pidfd, or -1. */
+void ce_outcome_report(int file, int json, int guard, const struct ce_whose *whose,
+		       const struct ce_ending *ending);

@@ -184,6 +184,8 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 
 	container->may_gain = config->may_gain;
 	container->node = task_variable(spank, CE_NODE);
+	container->task = task_variable(spank, "SLURM_PROCID");
+	container->planned = step->launcher.planned;
 	if (config->seccomp != NULL)
 		container->profile = ce_profile_open(config->seccomp, err);
 	if (config->seccomp != NULL ? container->profile < 0
@@ -192,12 +194,12 @@ static int enter(const struct ce_step *step, spank_t spank, const struct ce_conf
 	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
 		argc = 0;
 	if (ce_multi_prog_prefixed(argc, argv))
-		return ce_after_prolog_arrange(container, NULL, step->launcher.planned, &variables, err);
+		return ce_after_prolog_arrange(container, NULL, &variables, err);
 	if (step->has_prolog && argc > 0) {
 		CE_AUTO_FREE char *command = command_path(spank, argv[0]);
 		if (command == NULL)
 			return ce_fail(err, "out of memory");
-		if (ce_after_prolog_arrange(container, command, step->launcher.planned, &variables, err) < 0)
+		if (ce_after_prolog_arrange(container, command, &variables, err) < 0)
 			return -1;
 		argv[0] = config->join;
 		return 0;

@@ -120,16 +120,16 @@ static int keep(int *fd)
 
 /* Pass on the directory that records printed messages. Without it, ce-join prints messages that other nodes
  * have already printed. */
-static void pass_printed_messages(int marks, const char *planned, const struct ce_variables *variables)
+static void pass_printed_messages(const struct ce_container *container, const struct ce_variables *variables)
 {
 	CE_AUTO_FREE char *text = NULL;
-	int kept = marks >= 0 ? fcntl(marks, F_DUPFD, 3) : -1;
+	int kept = container->marks >= 0 ? fcntl(container->marks, F_DUPFD, 3) : -1;
 
-	if (kept >= 0 && asprintf(&text, "%d %s", kept, planned) >= 0)
+	if (kept >= 0 && asprintf(&text, "%d %s", kept, container->planned) >= 0)
 		(void)variables->set(variables->context, CE_JOIN_PRINTED_MESSAGES, text);
 }
 
-int ce_after_prolog_arrange(struct ce_container *container, const char *command, const char *planned,
+int ce_after_prolog_arrange(struct ce_container *container, const char *command,
 			    const struct ce_variables *variables, struct ce_error *err)
 {
 	int user_ns = keep(&container->user_ns), mount_ns = keep(&container->mount_ns);
@@ -146,6 +146,6 @@ int ce_after_prolog_arrange(struct ce_container *container, const char *command,
 	    variables->set(variables->context, CE_JOIN_COMMAND, command) < 0)
 		return ce_fail(err, "cannot prepare the task for its container: %s",
 			       strerror(errno));
-	pass_printed_messages(container->marks, planned, variables);
+	pass_printed_messages(container, variables);
 	return 0;
 }

@@ -21,5 +21,5 @@ int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct 
 /* Keep the descriptors of `container` open for ce-join, which replaces `command`, or precedes it if that is
  * NULL (multi_prog.h), and pass their numbers in the task's environment. Take them out of `container`, except
  * the directory that records printed messages. Return 0, or -1 with the error. In the task. */
-int ce_after_prolog_arrange(struct ce_container *container, const char *command, const char *planned,
+int ce_after_prolog_arrange(struct ce_container *container, const char *command,
 			    const struct ce_variables *variables, struct ce_error *err);

@@ -104,46 +104,44 @@ static int take_container(struct ce_container *container, struct ce_error *err)
 		return ce_fail_below(err, CE_HELP_PLUGIN_CONFIGURATION, CE_NOT_LOADED);
 	container->workdir = strdup(text + skipped);
 	container->node = getenv(CE_NODE);
+	container->task = getenv("SLURM_PROCID");
 	unsetenv(CE_JOIN_CONTAINER);
 	(void)fcntl(container->outcome, F_SETFD, FD_CLOEXEC);
 	(void)fcntl(container->guard, F_SETFD, FD_CLOEXEC);
 	return container->workdir != NULL ? 0 : ce_fail(err, "out of memory");
 }
 
-/* The place in which the step's printed messages are recorded, passed by the plugin in the environment. */
-struct printed_messages {
-	int marks;
-	char planned[64]; /* the size of the plugin's (plugin/launcher.h) */
-};
-
-static void take_printed_messages(struct printed_messages *printed)
+/* Take the place in which the step's printed messages are recorded, which the plugin has passed in the
+ * environment. */
+static void take_printed_messages(struct ce_container *container)
 {
+	static char planned[64]; /* the size of the plugin's (plugin/launcher.h) */
 	const char *text = getenv(CE_JOIN_PRINTED_MESSAGES);
 	int skipped = 0;
 
-	if (text == NULL || sscanf(text, "%d %n", &printed->marks, &skipped) != 1 ||
-	    fcntl(printed->marks, F_SETFD, FD_CLOEXEC) < 0)
-		printed->marks = -1;
-	snprintf(printed->planned, sizeof printed->planned, "%s", skipped > 0 ? text + skipped : "");
+	if (text == NULL || sscanf(text, "%d %n", &container->marks, &skipped) != 1 ||
+	    fcntl(container->marks, F_SETFD, FD_CLOEXEC) < 0)
+		container->marks = -1;
+	snprintf(planned, sizeof planned, "%s", skipped > 0 ? text + skipped : "");
+	container->planned = planned;
 	unsetenv(CE_JOIN_PRINTED_MESSAGES);
 }
 
 /* Join the container and execute the command, with its full path as argv[0], as Slurm does. Return -1 with
  * the error if that fails. */
-static int become_task(char *command, char **argv, struct ce_error *err)
+static int become_task(struct ce_container *container, char *command, char **argv, struct ce_error *err)
 {
-	struct ce_container container = CE_CONTAINER_INIT;
 	struct ce_advisor advisor = CE_ADVISOR_INIT;
 	CE_AUTO_FREE char *prefix = ce_find_prefix();
 
 	argv[0] = command;
 	if (prefix != NULL)
 		ce_advisor_open(&advisor, prefix);
-	if (take_container(&container, err) < 0 || ce_join(&container, err) < 0 ||
-	    ce_apply_environment(container.environment, &variables, err) < 0)
+	if (take_container(container, err) < 0 || ce_join(container, err) < 0 ||
+	    ce_apply_environment(container->environment, &variables, err) < 0)
 		return -1;
 	/* without warnings: tasks do not know here which of them prints them */
-	char *program = find_command(&advisor, &container, 0, argv, err);
+	char *program = find_command(&advisor, container, 0, argv, err);
 	if (program == NULL)
 		return -1;
 	if (ce_pmix_of_root(geteuid(), &variables) < 0)
@@ -151,9 +149,12 @@ static int become_task(char *command, char **argv, struct ce_error *err)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return ce_fail(err, "cannot tie the task to slurmstepd: %s", strerror(errno));
 	argv[0] = program;
-	if (ce_profile_apply(container.profile, err) < 0)
+	if (ce_profile_apply(container->profile, err) < 0)
 		return -1;
-	ce_container_close(&container);
+	int marks = container->marks;
+	container->marks = -1;
+	ce_container_close(container);
+	container->marks = marks; /* for what the caller prints */
 	execv(program, argv);
 	err->below = CE_HELP_COMMAND_NOT_EXECUTABLE;
 	return ce_fail_code(err, CE_EXIT_NOT_EXECUTABLE, "%s: cannot be executed in the container: %s",
@@ -166,19 +167,19 @@ static int become_task(char *command, char **argv, struct ce_error *err)
 static int run_task(char **argv)
 {
 	struct ce_error err = CE_ERROR_INIT;
-	struct printed_messages printed = { -1, "" };
+	struct ce_container container = CE_CONTAINER_INIT;
 	const char *named = getenv(CE_JOIN_COMMAND), *task = getenv("SLURM_LOCALID");
 	CE_AUTO_FREE char *command = strdup(named != NULL ? named : argv[1] != NULL ? argv[1] : "");
 	int prints = task == NULL || strcmp(task, "0") == 0 ||
 		     (named == NULL && getenv(CE_JOIN_CONTAINER) != NULL);
 
 	unsetenv(CE_JOIN_COMMAND);
-	take_printed_messages(&printed);
+	take_printed_messages(&container);
 	if (command == NULL)
 		ce_fail(&err, "out of memory");
 	else
-		become_task(command, named != NULL || argv[1] == NULL ? argv : argv + 1, &err);
-	if (prints && ce_claim_message(printed.marks, printed.planned, ce_error_text(&err)))
+		become_task(&container, command, named != NULL || argv[1] == NULL ? argv : argv + 1, &err);
+	if (prints && ce_claim_message(container.marks, container.planned, ce_error_text(&err)))
 		ce_say_error(getenv(CE_NODE), ce_error_text(&err), ce_error_below(&err, CE_HELP_TASK_JOIN));
 	return err.exit_code;
 }

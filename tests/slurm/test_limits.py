@@ -51,7 +51,7 @@ def test_a_task_beyond_its_limit_ends_alone(
     done = _run(cluster, f"{_TASKS}{limit}", _of_first(script))
     assert sorted(done.stdout.splitlines()) == ["0 lives", "2 lives", "3 lives"], done.stderr
     (line,) = causes(done)
-    assert line.startswith("ce: error: n1: the container was ended: it "), line
+    assert line.startswith("ce: error: n1: task 1: the container was ended: it "), line
     assert words in line
     assert "task 1: Killed" in done.stderr
     assert done.returncode == 137
@@ -60,7 +60,9 @@ def test_a_task_beyond_its_limit_ends_alone(
 def test_the_first_container_has_limits_as_well(cluster: Cluster) -> None:
     limits = f'{_TASKS}"com.ce.time_limit_s" = 3\n'
     done = _run(cluster, limits, "sleep 300")
-    assert len(causes(done)) == 4, done.stderr
+    lines = sorted(causes(done))
+    assert [line.split(": ")[3] for line in lines] == [f"task {n}" for n in range(4)], done.stderr
+    assert done.stderr.count("ce: see: ce help container-limit") == 1
     assert done.returncode == 137
 
 
@@ -70,6 +72,7 @@ def test_a_task_behind_a_prolog_has_limits_as_well(cluster: Cluster) -> None:
     done = _run(cluster, limits, "ulimit -u; sleep 300", f"--task-prolog={prolog}")
     assert done.stdout.split() == ["11"] * 4
     assert len(causes(done)) == 4, done.stderr
+    assert done.stderr.count("ce: see: ce help container-limit") == 1
 
 
 def test_each_task_may_have_as_many_processes_as_the_limit_says(cluster: Cluster) -> None:
@@ -84,7 +87,7 @@ def test_each_task_may_have_as_many_processes_as_the_limit_says(cluster: Cluster
     assert done.stdout.split() == ["15"] * 4, done.stderr
     warnings = [line for line in done.stderr.splitlines() if "com.ce.pids_limit" in line]
     assert len(warnings) == 4
-    assert all(line.startswith("ce: warning: n1: the container had 15") for line in warnings)
+    assert all("n1: task " in line and ": the container had 15 " in line for line in warnings)
     assert done.returncode == 0
 
 

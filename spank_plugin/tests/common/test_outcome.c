@@ -1,5 +1,6 @@
 /* The report on a container with limits when its command has ended. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "harness.h"
 
 static int status, json, guard = -1;
+static struct ce_whose whose;
 static struct ce_outcome outcome = { .is_watched = 1, .peak = 7 };
 
 static void report(void)
@@ -17,7 +19,7 @@ static void report(void)
 	const struct ce_ending ending = { .status = status, .took_ms = 1000, .largest = 0 };
 
 	CE_AUTO_FD file = ce_memory_file("outcome", &outcome, sizeof outcome);
-	ce_outcome_report(file, json, guard, NULL, &ending);
+	ce_outcome_report(file, json, guard, &whose, &ending);
 }
 
 /* Report the end of a command with this status of waitpid; return the JSON, which the caller frees. */
@@ -81,6 +83,21 @@ TEST("a command that cannot be executed has the reason in its JSON, which is pri
 	CHECK_CONTAINS(failed, "\"error\": \"nosuch: not ?found?\"}");
 	CHECK_CONTAINS(test_printed, "warning: further ones were refused");
 	outcome.failed[0] = '\0';
+}
+
+TEST("each task has a line, and the first one of a step the lines of help")
+{
+	CE_AUTO_FD marks = open(test_directory(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	whose = (struct ce_whose){ "n1", "3", "once", marks };
+	strcpy(outcome.limit, "time");
+	strcpy(outcome.text, CE_CAUSE_LIMIT "it ran for longer");
+	free(reported(SIGKILL));
+	CHECK_CONTAINS(test_printed, "ce: error: n1: task 3: the container was ended: it ran for longer\n");
+	CHECK_CONTAINS(test_printed, "ce: see: ce help container-limit");
+	whose.task = "14";
+	free(reported(SIGKILL));
+	CHECK_TEXT(test_printed, "ce: error: n1: task 14: the container was ended: it ran for longer\n");
+	whose = (struct ce_whose){ .marks = -1 };
 }
 
 TEST("the end of the guard is the cause if it could not report one")
