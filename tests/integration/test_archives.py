@@ -15,7 +15,7 @@ import pytest
 from container_engine.cli.main import main
 from tests.integration.engine import Engine
 from tests.integration.importing import Importing
-from tests.integration.registry import listing
+from tests.integration.registry import RUN, listing
 from tests.unit.images import oci
 from tests.unit.images.oci import Member, directory, hard_link, link
 
@@ -318,6 +318,59 @@ def test_a_manifest_in_a_layout_is_what_its_digest_says(me: Importing, is_nested
     manifest.write_text(manifest.read_text() + " ")
     message = f"its manifest does not match its digest {said}"
     assert message in me.refusal("import", f"oci:{where}")
+
+
+@pytest.mark.parametrize("prefix", ["oci", "dir"])
+@pytest.mark.parametrize("output", [(), ("-o", "made.sqsh")])
+def test_a_directory_is_taken_for_what_it_has(
+    me: Importing, prefix: str, output: tuple[str, ...]
+) -> None:
+    where = oci.layout(me.root / "tools", [[Member("a")], [Member("b")]], RUN)
+    source = me.root / "copy/tools"
+    source.parent.mkdir()
+    copy = ["skopeo", "copy", "-q", f"oci:{where}:latest", f"{prefix}:{source}"]
+    subprocess.run(copy, check=True)
+    path = me.path("import", *output, str(source))
+    assert listing(path) == {"/a", "/b"}
+    if not output:
+        found = me.launched("localhost/tools")
+        assert (found["path"], found["workdir"]) == (path, "/w")
+
+
+def test_a_directory_with_several_images_needs_a_choice(me: Importing) -> None:
+    where = flat(me.root / "i", tagged("a", "b"))
+    said = me.refusal("import", str(where))
+    assert ": it has 2 images: a, b\n" in said
+    command = said.partition("ce import ")[2].split()[0]
+    assert command == f"oci:{where}:b"
+
+
+def test_an_unpacked_archive_of_docker_is_no_root_file_system(me: Importing) -> None:
+    where = me.root / "un packed"
+    where.mkdir()
+    archive = oci.docker_save(me.root / "a.tar", [ONE])
+    subprocess.run(["tar", "-C", str(where), "-xf", str(archive)], check=True)
+    said = me.refusal("import", str(where))
+    assert ": what docker save writes, unpacked\n" in said
+    hint = said.partition("ce: hint: ")[2].partition("\n")[0]
+    pack, _then, again = hint.partition(" ; then ce ")
+    subprocess.run(["sh", "-c", pack], check=True)
+    assert listing(me.path(*again.split())) == {"/1"}
+
+
+@pytest.mark.parametrize("lacking", ["oci-layout", "index.json", "blobs"])
+def test_a_directory_that_is_no_whole_layout_is_a_root_file_system(
+    me: Importing, lacking: str
+) -> None:
+    root = me.root / "root"
+    (root / "blobs").mkdir(parents=True)
+    for name in ("oci-layout", "index.json", "manifest.json", "version"):
+        (root / name).write_text("{}")
+    if lacking == "blobs":
+        (root / lacking).rmdir()
+    else:
+        (root / lacking).unlink()
+    assert listing(me.path("import", str(root))) == {f"/{path.name}" for path in root.iterdir()}
 
 
 def test_an_index_that_is_a_pipe_is_not_waited_for(me: Importing) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from container_engine.images.policy import Budget
 
 DOCKERS, OCIS = "docker-archive", "oci-archive"
-_LAYOUT = "oci"
+_LAYOUT, _COPY = "oci", "dir"
+_VERSION = b"Directory Transport Version:"  # how skopeo begins the file `version` of a copy
 _MOST_LOOKED_AT = 10_000  # members; an archive of images has some for each layer
 _NUMBER = re.compile(r"@([0-9]+)")
 _OF_IMAGES = re.compile(
@@ -101,17 +103,14 @@ class Archives(NamedTuple):
     def ready(self, image: FileImage | LocalImage) -> FileImage | LocalImage:
         """Return what is to be imported: the image itself if nothing needs to be done for it.
 
-        An archive that is given as a file is taken for what it holds; a root file system stays one.
+        A path is taken for what it has: an archive, a layout, or a root file system, which stays
+        one.
         """
         if isinstance(image, FileImage):
-            if not is_tar(image.path):
+            kind = self._kind(image)
+            if not kind:
                 return image
-            found = self._contents(image.path, image.name)
-            if found.is_broken and not found.kind:
-                raise _incomplete(image.name)
-            if not found.kind:
-                return image
-            image = LocalImage(image.name, found.kind, image.path)
+            image = LocalImage(image.name, kind, image.path)
         if image.transport == _LAYOUT:
             return self._of_layout(image, image.place)
         if image.transport not in {DOCKERS, OCIS}:
@@ -121,6 +120,17 @@ class Archives(NamedTuple):
         if image.transport == DOCKERS:
             return self._saved(image, found)
         return self._archived(image, found)
+
+    def _kind(self, image: FileImage) -> str:
+        """Return the transport of skopeo for what a path has, "" for a root file system."""
+        if os.path.isdir(image.path):
+            return _kind_of_directory(image)
+        if not is_tar(image.path):
+            return ""
+        found = self._contents(image.path, image.name)
+        if found.is_broken and not found.kind:
+            raise _incomplete(image.name)
+        return found.kind
 
     def _contents(self, path: str, name: str, wanted: str = DOCKERS) -> Contents:
         if os.path.isdir(path):
@@ -216,7 +226,7 @@ class Archives(NamedTuple):
 
 
 _NO_IMAGE = "image-format"
-_DIRECTORY = "a layout is oci:DIR; ce import ./DIR makes an image of a root file system"
+_DIRECTORY = "ce import ./DIR takes a layout, or makes an image of a root file system"
 
 
 class _Header(tarfile.TarInfo):
@@ -234,6 +244,30 @@ class _Readable:
 
     def __init__(self, stream: Stream) -> None:
         self.read = stream.take
+
+
+def _kind_of_directory(image: FileImage) -> str:
+    """Return the transport of skopeo for what a directory has, "" for a root file system.
+
+    Raise UserError for what `docker save` writes once it is unpacked, or OSError.
+    """
+
+    def beginning(name: str, size: int) -> bytes:
+        path = os.path.join(image.path, name)
+        if not os.path.isfile(path):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(size)
+
+    has_blobs = os.path.isdir(os.path.join(image.path, "blobs"))
+    if has_blobs and all(beginning(name, 1) for name in ("oci-layout", "index.json")):
+        return _LAYOUT
+    if beginning("version", len(_VERSION)) == _VERSION and beginning("manifest.json", 1):
+        return _COPY
+    if _names(beginning("manifest.json", MOST_BESIDE)):
+        hint = f"tar -C {shlex.quote(image.path)} -cf FILE.tar . ; then ce import ./FILE.tar"
+        raise UserError("what docker save writes, unpacked", hint, _NO_IMAGE, name=image.name)
+    return ""
 
 
 def is_tar(path: str) -> bool:
