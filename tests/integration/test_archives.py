@@ -98,19 +98,26 @@ def test_a_root_file_system_has_no_markers(me: Importing, twice: tuple[Member, .
 
 
 @pytest.mark.parametrize("kind", ["archive", "directory"])
-def test_a_root_file_system_inside_a_directory_is_warned_of(me: Importing, kind: str) -> None:
+@pytest.mark.parametrize("beside", [(), ("metadata.yaml", "templates")], ids=["alone", "as LXD"])
+def test_a_root_file_system_inside_a_directory_is_warned_of(
+    me: Importing, kind: str, beside: tuple[str, ...]
+) -> None:
     root = me.root / "top/ubuntu"
     (root / "bin").mkdir(parents=True)
     (root / "etc").mkdir()
     source = me.root / "top"
+    for name in beside:
+        (source / name).touch()
     if kind == "archive":
         source = me.root / "r.tar"
         with tarfile.open(source, "w") as archive:
-            archive.add(root, "ubuntu")
+            archive.add(me.root / "top", ".")
     assert main(("import", str(source), "top:1")) == 0
-    assert f"{source}: all of it is below 'ubuntu', where no container looks" in me.said()
-    assert main(("import", str(root), "top:2")) == 0
-    assert "all of it" not in me.said()
+    assert f"{source}: its programs are below 'ubuntu', where no container looks" in me.said()
+    (me.root / "top/etc").mkdir()
+    for whole in (root, *([me.root / "top"] if beside else [])):
+        assert main(("import", str(whole), "top:2")) == 0
+        assert "its programs are below" not in me.said()
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)

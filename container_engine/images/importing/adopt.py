@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from container_engine.images.listener import Listener
     from container_engine.images.store.store import Store
 
+_OF_ROOTS = {"bin", "usr", "lib", "etc", "sbin"}
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _SQUASHFS_TYPE = "application/vnd.container-engine.image.v1.squashfs"
 
@@ -134,10 +135,14 @@ class Adopter(NamedTuple):
         listed = squashfs.unsquashfs(["-ls", "-max-depth", "2", "-d", ""], made, (), self.env, 60)
         names = [name.lstrip("/") for name in os.fsdecode(listed).splitlines() if name]
         top = [name for name in names if "/" not in name]
-        if len(top) == 1 and {f"{top[0]}/bin", f"{top[0]}/usr"} & set(names):
-            inner = top[0]
+        has = {name: {each for each in _OF_ROOTS if f"{name}/{each}" in names} for name in top}
+        # beside it LXD, LXC and OCI's runtimes keep what describes it
+        needed = 1 if len(top) == 1 else 2
+        roots = [name for name in top if len(has[name]) >= needed]
+        if len(roots) == 1 and not _OF_ROOTS & set(top):
+            inner = roots[0]
             self.listener.say(
-                f"{path}: all of it is below '{inner}', where no container looks for its programs:"
+                f"{path}: its programs are below '{inner}', where no container looks for them:"
                 f" pack what is in '{inner}' (tar -C {inner} -cf FILE.tar .)"
             )
 
