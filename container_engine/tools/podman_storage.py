@@ -32,7 +32,8 @@ def images(env: Mapping[str, str], uid: int) -> list[PodmanImage]:
     found = _by_service(socket) if socket else None
     if found is None:
         found = _by_command(env)
-    return sorted(image for one in found for image in _named(one))
+    # one with several names is listed as often, each time with all of them
+    return sorted({image for one in found for image in _named(one)})
 
 
 def service(env: Mapping[str, str], uid: int) -> str:

@@ -625,3 +625,27 @@ def test_what_podman_has_is_imported(engine: Engine) -> None:
     assert listing(done.stdout.strip()) == {"/bin", "/bin/busybox"}
     refs = [json.loads(path.read_text()) for path in engine.scratch.glob("store/refs/*")]
     assert [ref["name"] for ref in refs] == ["localhost/own:2"]
+
+
+def test_what_podman_has_with_layers_in_zstd_is_imported(engine: Engine) -> None:
+    """Podman saves no such image in Docker's format, as it was when it came from a registry."""
+    layout = engine.scratch / "layout"
+    layout.mkdir()
+    oci.layout(layout, [[Member("a")], [Member("b")]], RUN, compressor="zstd")
+    podman = ["podman", "--storage-driver=vfs", "--storage-opt=vfs.ignore_chown_errors=true"]
+    done = finished(engine, *podman, "pull", "-q", f"oci:{layout}:latest")
+    assert done.returncode == 0, done.stderr
+    for name in ("own:1", "own:2"):
+        assert finished(engine, *podman, "tag", done.stdout.strip(), name).returncode == 0
+    ce = str(engine.prefix / "bin/ce")
+    listed = finished(engine, ce, "images", "--podman", "-q").stdout.splitlines()
+    image = str(engine.scratch / "own.sqsh")
+    done = finished(engine, ce, "import", "-q", "-o", image, "podman://own:2")
+    finished(engine, "podman", "system", "migrate")  # ends the process that Podman leaves
+    forget_podman(engine)
+    assert [name for name in listed if "own" in name] == [
+        f"podman://localhost/own:{number}" for number in (1, 2)
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert listing(image) == {"/a", "/b"}
+    assert json.loads(Path(f"{image}.json").read_text())["config"] == RUN

@@ -165,12 +165,24 @@ def _ready(
 
 
 def _saved(image: LocalImage, work: str, context: Context, settings: SiteConfig) -> str:
-    """Return the name for skopeo of an archive with an image of Podman's storage."""
-    archive = os.path.join(work, "archive")
-    save = ["podman", "save", "--quiet", "--format", "docker-archive", "-o", archive]
+    """Return the name for skopeo of what Podman saves of an image of its storage.
+
+    Docker's format has the configuration unchanged, but knows no layers that came as zstd.
+    """
+
+    def save(form: str, *options: str) -> str:
+        saved = os.path.join(work, form)
+        argv = ["podman", "save", "--quiet", "--format", form, *options, "-o", saved]
+        process.output([*argv, image.place], context.env, settings.import_timeout_s)
+        return saved
+
     try:
-        process.output([*save, image.place], context.env, settings.import_timeout_s)
+        try:
+            return f"docker-archive:{save('docker-archive')}"
+        except process.CommandError as error:
+            if "zstd" not in error.stderr:
+                raise
+            return f"oci:{save('oci-dir', '--uncompressed')}"
     except process.CommandError as error:
         hint = "podman images lists yours"
         raise UserError(error.complaint, hint, name=image.name) from None
-    return f"docker-archive:{archive}"
