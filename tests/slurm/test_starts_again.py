@@ -167,8 +167,20 @@ def test_a_user_whom_no_file_of_the_node_names_starts_without_python(
         "mounts = ['/usr/share:/there:ro', '/not/there:/x:nofail']\n",
         "devices = ['/dev/null', '/dev/full']\n",
         "startup = ['export A=\"1 2\" B=$$PWD; unset LANG', 'cd /; exit 0']\n",
+        "[annotations.com.ce]\nunshare = 'net,ipc,uts,pid,sys'\n",
+        "[annotations.com.ce]\nmemory_limit = '1g'\npids_limit = 99\ntime_limit_s = 99\n",
     ],
-    ids=["nothing", "read-only", "variables", "root", "mounts", "devices", "startup"],
+    ids=[
+        "nothing",
+        "read-only",
+        "variables",
+        "root",
+        "mounts",
+        "devices",
+        "startup",
+        "unshare",
+        "limits",
+    ],
 )
 def test_the_container_is_the_same_without_python(node: Node, text: str) -> None:
     image = node.image()
@@ -219,6 +231,19 @@ def test_a_container_for_each_task_starts_without_python(node: Node) -> None:
     script = "touch /here && readlink /proc/self/ns/mnt"
     done, is_python = node.srun("-n4", "-O", f"--environment={edf}", "sh", "-c", script)
     assert (len(set(done.stdout.split())), done.stderr, is_python) == (4, "", False)
+
+
+@pytest.mark.parametrize("scope", ["step", "task"])
+def test_limits_hold_without_python(node: Node, scope: str) -> None:
+    limits = f"[annotations.com.ce]\nscope = '{scope}'\ntime_limit_s = 3\npids_limit = 9\n"
+    edf = node.known(limits)
+    script = "ulimit -u; ls -d /proc/[0-9]* | wc -l; exec sleep 60"
+    done, is_python = node.srun(f"--environment={edf}", "bash", "-c", script)
+    most, count = done.stdout.split()
+    assert (most, is_python, done.returncode) == ("11", False, 137)
+    assert int(count) < 9
+    assert "the container was ended: it ran for longer than the 3 s" in done.stderr
+    assert done.stderr.count("ce: see: ce help container-limit") == 1
 
 
 def test_a_trace_tells_of_such_a_start_what_it_tells_of_others(

@@ -88,7 +88,6 @@ def _is_plain(text: str, plan: NodePlan, mounts: Sequence[NodeMount]) -> bool:
         and not (plan.startup and DEFERRED in text)
         and not (plan.tracking_tool or plan.hooks_dirs or plan.on_nodes or plan.passing)
         and not plan.checks_again
-        and "pid" not in plan.unshare
         and _NOT_AGAIN not in text
         and plan.save is None
         and not any(

@@ -704,10 +704,6 @@ class Unusual:
         starts.plan["settings"]["tracking_tool"] = "/bin/true"
 
     @staticmethod
-    def processes_of_its_own(starts: StartStage) -> None:
-        starts.plan["settings"]["unshare"] = ["pid"]
-
-    @staticmethod
     def image_of_the_step(starts: StartStage) -> None:
         starts.plan["image"]["passing"] = True
 
@@ -788,7 +784,6 @@ def test_nothing_is_recorded_with(starts: StartStage, change: Callable[[StartSta
         {"settings": {"start": "podman"}},
         {"settings": {"tracking_tool": "/t"}},
         {"settings": {"hooks_dirs": ["/h"]}},
-        {"settings": {"unshare": ["pid"]}},
         {"mounts": [mount("/dev/shm", "/s")]},
         {"mounts": [mount("/usr", "/proc/x")]},
         {"name": {"secret": "X"}},
