@@ -125,7 +125,9 @@ enum ce_asked_fd {
 /* The first byte of the answer. CE_ANSWER_FAILED: the exit code, a newline, the message and the lines below
  * it. CE_ANSWER_READY: the number of the container's other namespaces, a digit that is left out for 0, then
  * strings, with a NUL between them. Where the container is saved another packet follows when the tasks have
- * ended: CE_ANSWER_SAVED and what was saved, or CE_ANSWER_FAILED, the message and the lines below it. */
+ * ended: CE_ANSWER_SAVED and what was saved, or CE_ANSWER_FAILED, the message and the lines below it. The
+ * launcher learns from the end of the socket that the tasks have ended. A byte before that says that the
+ * container must not be saved. */
 enum ce_answer_kind {
 	CE_ANSWER_FAILED = 'F',
 	CE_ANSWER_READY = 'R',

@@ -26,9 +26,10 @@ struct ce_launcher {
 	gid_t gid;
 	struct ce_shared *shared; /* NULL before ce_launcher_prepare */
 	char planned[64]; /* when srun planned the step, which distinguishes it from others (say.h) */
+	int is_terminated; /* SIGTERM ended a task of the node (session.h) */
 };
 
-#define CE_LAUNCHER_INIT { -1, -1, -1, { -1, -1, -1, -1, -1, -1 }, (uid_t)-1, (gid_t)-1, NULL, "" }
+#define CE_LAUNCHER_INIT { -1, -1, -1, { -1, -1, -1, -1, -1, -1 }, (uid_t)-1, (gid_t)-1, NULL, "", 0 }
 
 /* A variable that the launcher finds after those of the job, for a fact that only slurmstepd knows: the
  * directory that the step's PMIx server shares with its clients on this node. Unset if there is none. */

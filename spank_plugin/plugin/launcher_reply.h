@@ -22,6 +22,11 @@ int ce_reply_look(int reply, struct ce_container *container, struct ce_error *er
  * it as the user only, as ce_reply_look. */
 int ce_reply_await_save(int reply, int launcher, int64_t deadline_ms, char *text, size_t size);
 
+/* the message if the launcher ends without a report */
+#define CE_UNSAVED                                                                              \
+	"--container-save: nothing was saved: the process that saves the container was killed, " \
+	"for example by scancel or a time limit"
+
 /* Return whether the answer reports that the container is ready. Receives no descriptor, so root may call
  * it. */
 int ce_reply_is_ready(int reply);

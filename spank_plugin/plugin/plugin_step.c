@@ -314,7 +314,7 @@ void ce_step_task_exit(struct ce_step *step, spank_t spank)
 	if (step->launcher.life < 0)
 		return;
 	(void)spank_get_item(spank, S_TASK_EXIT_STATUS, &status);
-	ce_session_note_exit(status);
+	step->launcher.is_terminated |= ce_session_note_exit(status);
 	if (++step->exited >= tasks_here(spank))
 		ce_session_end(&step->launcher);
 }

@@ -209,13 +209,14 @@ static int is_failed(int status)
 	       (WIFEXITED(status) && WEXITSTATUS(status) != 0);
 }
 
-void ce_session_note_exit(int status)
+int ce_session_note_exit(int status)
 {
 	if (is_ended(status))
 		atomic_store(&watch.killed, ce_now_ms());
 	if (is_failed(status))
 		atomic_store(&watch.failed, 1);
 	atomic_fetch_add(&watch.exited, 1);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
 }
 
 static void stop_watching(void)

@@ -21,8 +21,9 @@ typedef void ce_report_fn(const void *context, const char *cause);
 void ce_session_guard_task(const struct ce_launcher *launcher, pid_t pid, ce_report_fn *report,
 			   const void *context);
 
-/* Record how a task of the node has ended, by its wait status. In slurmstepd. */
-void ce_session_note_exit(int status);
+/* Record how a task of the node has ended, by its wait status. Return whether SIGTERM ended it, which Slurm
+ * sends first when a step is cancelled or its time is up. In slurmstepd. */
+int ce_session_note_exit(int status);
 
 /* Return whether the container was ready and has ended by itself. In slurmstepd or a task. */
 int ce_session_died(const struct ce_launcher *launcher);

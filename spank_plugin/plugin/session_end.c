@@ -83,15 +83,14 @@ static void tell(const void *context)
 		ce_say_error(death->launcher->shared->node, death->text, ce_end_help(death->text));
 }
 
-/* Let the launcher save the container, and print what became of it. */
-static void save(const char *node)
+/* Let the launcher save the container, unless its step is being ended, and print what became of it. */
+static void save(const char *node, int is_terminated)
 {
-	static const char unsaved[] =
-		"--container-save: nothing was saved: the process that saves the container was killed, "
-		"for example by scancel or a time limit";
 	char text[SAVE_TEXT_SIZE];
 
 	(void)ce_send(CHILD_GATE, SAVING_WORD, 1, NULL, 0);
+	if (is_terminated)
+		(void)ce_send(CHILD_REPLY, DONE_WORD, 1, NULL, 0);
 	if (ce_reply_await_save(CHILD_REPLY, CHILD_PROCESS, ce_now_ms() + SAVE_WAIT_MS, text, sizeof text)) {
 		ce_say(node, "saved", text + 1);
 		return;
@@ -99,7 +98,7 @@ static void save(const char *node)
 	char *end = text[0] != '\0' ? strchr(text, '\n') : NULL;
 	if (end != NULL)
 		*end = '\0';
-	ce_say_error(node, text[0] != '\0' ? text + 1 : unsaved,
+	ce_say_error(node, text[0] != '\0' ? text + 1 : CE_UNSAVED,
 		     end != NULL ? end + 1 : CE_HELP_CONTAINER_SAVE);
 }
 
@@ -174,7 +173,7 @@ static void end_session(const void *context)
 	/* Without an answer there is no session to end cleanly. */
 	int rc = ce_reply_look(CHILD_REPLY, &container, &err);
 	if (rc == 0 && container.is_saved)
-		save(launcher->shared->node);
+		save(launcher->shared->node, launcher->is_terminated);
 	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; on a busy
 	 * machine the tasks may end before it has done so. */
 	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))

@@ -201,6 +201,27 @@ def test_a_step_that_is_cancelled_saves_nothing(cluster: Cluster, shared: Path) 
     assert not saved.exists()
 
 
+@pytest.mark.parametrize("name", [(), ("--container-name=k",)])
+def test_a_task_ended_by_sigterm_replaces_no_image(
+    cluster: Cluster, shared: Path, name: tuple[str, ...]
+) -> None:
+    """Slurm sends SIGTERM first, and leaves time in which a small container could be saved."""
+    saved = shared / "x.sqsh"
+    saved.write_text("before")
+    saved.chmod(0o666)
+    shared.chmod(0o777)
+    command = ("sh", "-c", "echo $SLURM_JOB_ID; exec sleep 100")
+    edf = cluster.edf(image="busybox")
+    options = (f"--environment={edf}", f"--container-save={saved}", *name)
+    with started(cluster, "srun", "-n1", *options, *command) as job:
+        number = job.wait_for_lines(1)[0]
+        assert cluster.run(["scancel", number]).returncode == 0
+        job.process.wait(60)
+        until("the end", lambda: not cluster.run(["squeue", "-h", "-j", number]).stdout, 60)
+    assert saved.read_text() == "before"
+    assert list(shared.glob(".ce-save-*")) == []
+
+
 KEPT = """
 write='echo 1 > /one; rm /bin/zcat; echo x >> /etc/passwd'
 srun -n1 --environment={edf} --container-name=k sh -c "$write"

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _NODE = "%N"
 _SEE = "container-save"
 _LONGEST = 8 * 1024
+_CANCELLED = (
+    "--container-save: nothing was saved: a task was ended by SIGTERM, "
+    "as by scancel or a time limit\n"
+    "ce: hint: to save the container before the end of its step, use ce save\n"
+    f"ce: see: ce help {_SEE}"
+)
 # endings of the files beside an image (images/image_files.py)
 _BESIDE = (".json", ".sha256")
 
@@ -87,13 +93,15 @@ def at_the_end(
 ) -> None:
     """Wait for the end of the tasks, save the container to `path`, and answer the plugin.
 
-    `mount_ns` is a descriptor of the container's mount namespace.
+    `mount_ns` is a descriptor of the container's mount namespace. If SIGTERM has ended a task,
+    nothing is saved: what the container holds may be incomplete, and would replace a complete file.
     """
     import subprocess
 
     namespace = os.readlink(f"/proc/self/fd/{mount_ns}")
-    while reply.recv(1):
-        pass
+    if reply.recv(1):
+        reply.send(f"{protocol.CE_ANSWER_FAILED}{_CANCELLED}".encode())
+        return
     step = f"{node.get('SLURM_JOB_ID', '')}.{node.get('SLURM_STEP_ID', '')}"
     options = ["--here", f"--namespace={namespace}", "--force", "--quiet"]
     argv = [os.path.normpath(f"{libexec}/../../bin/ce"), "save", *options, step, path]

@@ -1,6 +1,7 @@
 """A container that is saved at its end: where its image is made."""
 
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from container_engine.base.errors import LaunchError
-from container_engine.node.start.saving import target
+from container_engine.node.start.saving import at_the_end, target
 
 
 def wanted(path: Path | str, **node: str) -> str:
@@ -93,3 +94,15 @@ def test_a_file_of_another_user_is_refused_before_the_start_where_it_cannot_be_r
     common.chmod(0o777)
     os.seteuid(61_001)
     assert wanted(common / "x.sqsh") == f"{common}/x.sqsh"
+
+
+def test_nothing_is_saved_if_the_plugin_says_so_before_the_tasks_end(tmp_path: Path) -> None:
+    (tmp_path / "x.sqsh").write_text("before")
+    plugin, launcher = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with plugin, launcher, open("/proc/self/ns/mnt", "rb") as namespace:
+        plugin.send(b"d")
+        plugin.shutdown(socket.SHUT_WR)
+        at_the_end(launcher, str(tmp_path / "x.sqsh"), namespace.fileno(), {}, str(tmp_path))
+        said = plugin.recv(1024).decode()
+    assert said.startswith("F--container-save: nothing was saved: a task was ended by SIGTERM")
+    assert (tmp_path / "x.sqsh").read_text() == "before"
