@@ -135,6 +135,22 @@ def test_an_archive_of_a_layout_is_imported_compressed_or_not(
         assert "no image 'x', but latest" in me.refusal("import", f"{prefix}{file}:x")
 
 
+def as_docker_saves(file: Path, where: Path, manifest: str) -> Path:
+    """Write an archive of a layout, in which manifest.json has the image of this manifest, too."""
+
+    def blob(described: dict[str, str]) -> str:
+        return f"blobs/{described['digest'].replace(':', '/')}"
+
+    image = json.loads((where / blob({"digest": manifest})).read_text())
+    layers = list(map(blob, image["layers"]))
+    saved = {"Config": blob(image["config"]), "RepoTags": ["d:1"], "Layers": layers}
+    (where / "manifest.json").write_text(json.dumps([saved]))
+    with tarfile.open(file, "w") as archive:
+        for name in ("blobs", "index.json", "manifest.json", "oci-layout"):
+            archive.add(where / name, name)
+    return file
+
+
 @pytest.mark.parametrize(
     "source", ["docker-archive:{}", "docker-archive:{}:d:1", "oci-archive:{}", "{}"]
 )
@@ -144,19 +160,26 @@ def test_an_archive_may_be_both_as_docker_writes_it_today(
 ) -> None:
     where = oci.layout(me.root, [[Member("a")]], compressor="none")
     digest = json.loads((where / "index.json").read_text())["manifests"][0]["digest"]
-    manifest = json.loads((where / "blobs/sha256" / digest.removeprefix("sha256:")).read_text())
+    file = packed(as_docker_saves(me.root / "d.tar", where, digest), compressor)
+    assert listing(me.path("import", source.format(file), "n:1")) == {"/a"}
 
-    def blob(described: dict[str, str]) -> str:
-        return f"blobs/sha256/{described['digest'].removeprefix('sha256:')}"
 
-    layers = list(map(blob, manifest["layers"]))
-    saved = {"Config": blob(manifest["config"]), "RepoTags": ["d:1"], "Layers": layers}
-    (where / "manifest.json").write_text(json.dumps([saved]))
-    file = me.root / "d.tar"
-    with tarfile.open(file, "w") as archive:
-        for name in ("blobs", "index.json", "manifest.json", "oci-layout"):
-            archive.add(where / name, name)
-    assert listing(me.path("import", source.format(packed(file, compressor)), "n:1")) == {"/a"}
+@pytest.mark.parametrize("compressor", ["none", "gzip"])
+def test_of_both_the_one_with_the_wanted_architecture_is_taken(
+    me: Importing, compressor: str
+) -> None:
+    """On a host of another architecture, Docker writes all platforms and lists its own."""
+    where = me.root / "i"
+    where.mkdir()
+    oci.layout_of_several(where, {"": [[Member("here")]], "s390x": [[Member("other")]]})
+    outer = json.loads((where / "index.json").read_text())["manifests"][0]["digest"]
+    index = json.loads((where / "blobs" / outer.replace(":", "/")).read_text())
+    for one in index["manifests"]:
+        file = as_docker_saves(me.root / "d.tar", where, one["digest"])
+        packed(file, compressor)
+        assert listing(me.path("import", str(file), "n:1")) == {"/here"}
+        assert listing(me.path("import", "--arch=s390x", str(file), "n:1")) == {"/other"}
+        assert "for riscv64" in me.refusal("import", "--arch=riscv64", str(file))
 
 
 @pytest.mark.parametrize("first", ["blobs", "index.json"])

@@ -13,7 +13,9 @@ import shlex
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Annotated, NamedTuple, cast
+
+from pydantic import Field
 
 from container_engine.base.errors import UserError
 from container_engine.base.model import Array, Excerpt, MisfitError
@@ -24,7 +26,7 @@ from container_engine.images.image_files import MOST_BESIDE, read_small
 from container_engine.images.pack import layers
 from container_engine.images.pack.tar_header import EXTENSIONS
 from container_engine.images.reference import FileImage, LocalImage, same_name
-from container_engine.oci.image import Descriptor, Index
+from container_engine.oci.image import Descriptor, Index, Outline
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -37,6 +39,7 @@ DOCKERS, OCIS = "docker-archive", "oci-archive"
 _LAYOUT, _COPY = "oci", "dir"
 _VERSION = b"Directory Transport Version:"  # how skopeo begins the file `version` of a copy
 _MOST_LOOKED_AT = 10_000  # members; an archive of images has some for each layer
+_SMALL, _MOST_SMALL = 1 << 16, 400  # bytes of files that are kept, and of how many
 _NUMBER = re.compile(r"@([0-9]+)")
 _OF_IMAGES = re.compile(
     r"[0-9a-f]{64}(?:\.json|\.tar|/.*)|blobs/\w+/[0-9a-f]{32,}|repositories", re.DOTALL
@@ -49,17 +52,20 @@ _MOST_EXTENDED = 1 << 20
 class _Saved(Excerpt):
     """An image in manifest.json, as `docker save` writes it."""
 
-    names: Array[str] | None = None
+    config: Annotated[str, Field(alias="Config")]
+    names: Annotated[Array[str] | None, Field(alias="RepoTags")] = None
 
 
 class Contents(NamedTuple):
     """The contents of an archive: the names of each image of Docker's, a layout, or neither.
 
-    `listed` is the index.json of a layout. `is_unlisted` says that a blob came before the entry of
-    its directory: skopeo can unpack that for root only.
+    `made_for` are the architectures of Docker's images, "" for those not found by then. `listed` is
+    the index.json of a layout. `is_unlisted` says that a blob came before the entry of its
+    directory: skopeo can unpack that for root only.
     """
 
     saved: tuple[tuple[str, ...], ...] = ()
+    made_for: tuple[str, ...] = ()
     is_layout: bool = False
     listed: bytes = b""
     is_broken: bool = False
@@ -130,7 +136,7 @@ class Archives(NamedTuple):
         found = self._contents(image.path, image.name)
         if found.is_broken and not found.kind:
             raise _incomplete(image.name)
-        return found.kind
+        return OCIS if _has_another(found, self.arch) else found.kind
 
     def _contents(self, path: str, name: str, wanted: str = DOCKERS) -> Contents:
         if os.path.isdir(path):
@@ -264,7 +270,7 @@ def _kind_of_directory(image: FileImage) -> str:
         return _LAYOUT
     if beginning("version", len(_VERSION)) == _VERSION and beginning("manifest.json", 1):
         return _COPY
-    if _names(beginning("manifest.json", MOST_BESIDE)):
+    if _saved(beginning("manifest.json", MOST_BESIDE)):
         hint = f"tar -C {shlex.quote(image.path)} -cf FILE.tar . ; then ce import ./FILE.tar"
         raise UserError("what docker save writes, unpacked", hint, _NO_IMAGE, name=image.name)
     return ""
@@ -297,14 +303,23 @@ def _is_compressed(path: str, name: str) -> bool:
 def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:
     """Return what an archive holds, which may be both; no more is read once `wanted` is found."""
     found, directories, has_blobs = Contents(), set[str](), False
+    small: dict[str, bytes] = {}
     for number, member in enumerate(archive):
         name = os.path.normpath(member.name).lstrip("/")
         if name == "manifest.json" and member.isreg() and member.size <= MOST_BESIDE:
             file = archive.extractfile(member)
-            found = found._replace(saved=_names(file.read() if file else b""))
-        if name == "index.json" and member.isreg() and member.size <= MOST_BESIDE:
+            saved = _saved(file.read() if file else b"")
+            made_for = [_architecture(small.get(os.path.normpath(one.config))) for one in saved]
+            found = found._replace(
+                saved=tuple(one.names or () for one in saved), made_for=tuple(made_for)
+            )
+        elif member.isreg() and member.size <= _SMALL and len(small) < _MOST_SMALL:
             file = archive.extractfile(member)
-            found = found._replace(listed=file.read() if file else b"")
+            small[name] = file.read() if file else b""
+        if name == "index.json" and member.isreg() and member.size <= MOST_BESIDE:
+            text = small.get(name)
+            file = archive.extractfile(member) if text is None else None
+            found = found._replace(listed=file.read() if file else text or b"")
         if member.isdir():
             directories.add(name)
         elif _OF_LAYOUT.fullmatch(name):
@@ -327,8 +342,8 @@ def _above(name: str) -> Iterator[str]:
         yield name
 
 
-def _names(text: bytes) -> tuple[tuple[str, ...], ...]:
-    """Return the names of each image in Docker's manifest.json, () if it is another file."""
+def _saved(text: bytes) -> tuple[_Saved, ...]:
+    """Return the images in Docker's manifest.json, () if it is another file."""
     try:
         listed = json.loads(text)
     except ValueError:
@@ -338,9 +353,30 @@ def _names(text: bytes) -> tuple[tuple[str, ...], ...]:
     ):
         return ()
     try:
-        return tuple(_Saved.of({"names": one.get("RepoTags")}).names or () for one in listed)
+        return tuple(map(_Saved.of, listed))
     except MisfitError:
         return ()
+
+
+def _architecture(configuration: bytes | None) -> str:
+    try:
+        return Outline.of_json(configuration or b"{}").named
+    except MisfitError:
+        return ""
+
+
+def _has_another(found: Contents, arch: str) -> bool:
+    """Check whether an archive has Docker's image for another architecture, and a layout of more.
+
+    Docker lists the image for its own host there, and all platforms in index.json.
+    """
+    if len(found.made_for) != 1 or found.made_for[0] in {"", arch}:
+        return False
+    try:
+        listed = Index.of_json(found.listed).manifests
+    except MisfitError:
+        return False
+    return len(listed) > 1 or any(one.is_index for one in listed)
 
 
 def _check_kind(image: LocalImage, found: Contents) -> None:
