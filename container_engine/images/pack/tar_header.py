@@ -138,7 +138,8 @@ def number(field: bytes) -> int:
         bits = 8 * len(field)
         # the first bit only marks the form, the second is the sign
         return value - (1 << bits) if field[0] & 0x40 else value - (1 << (bits - 1))
-    digits = field.strip(b"\0 ") or b"0"
+    # behind the end some writers leave what was there before
+    digits = field.lstrip(b"\0 ").partition(b"\0")[0].rstrip(b" ") or b"0"
     try:
         if digits.isdigit():  # int() takes signs and underscores as well
             return int(digits, 8)

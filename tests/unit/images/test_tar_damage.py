@@ -166,6 +166,19 @@ def test_a_sum_of_signed_bytes_is_as_good(tmp_path: Path, way: Way) -> None:
 
 
 @either_way
+@pytest.mark.parametrize("mode", [b"0000755\0", b" 755\0old", b"\0\x30755 \0x", b"755  \0\0\0"])
+def test_a_number_ends_where_it_says(tmp_path: Path, mode: bytes, way: Way) -> None:
+    head = bytearray(tarfile.TarInfo("a").tobuf(tarfile.GNU_FORMAT))
+    head[100:108], head[148:156] = mode, b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    assert way(layer(tmp_path, bytes(head) + END)).keys() == {"a"}
+    head[100:108], head[148:156] = b"75x\0old\0", b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    with pytest.raises(UserError, match="an invalid number"):
+        way(layer(tmp_path, bytes(head) + END))
+
+
+@either_way
 @pytest.mark.parametrize("holes", ["first", "last", "between", "many", "all", "none"])
 @pytest.mark.parametrize("form", ["gnu", "0.0", "0.1", "1.0"])
 def test_sparse_files_have_their_zeros(tmp_path: Path, form: str, holes: str, way: Way) -> None:
