@@ -192,8 +192,14 @@ def removals(layout: Layout) -> list[Change]:
             continue
         if entry.pw_dir == str(layout.home(user)):
             changes.append(_command("userdel", user))
-            # recorded starts of nodes, and steps of ce build
-            left = [f"/var/tmp/ce-{what}-{entry.pw_uid}" for what in ("answers", "build")]
+            # recorded starts of nodes, steps of ce build, containers and copies of images of jobs
+            places = (
+                "/var/tmp/ce-answers",
+                "/var/tmp/ce-build",
+                "/tmp/ce-kept",
+                "/dev/shm/ce-kept",
+            )
+            left = [f"{place}-{entry.pw_uid}" for place in places]
             changes += [_command("rm", "-r", path) for path in left if Path(path).exists()]
     try:
         members = grp.getgrnam(PROJECT_GROUP).gr_mem
