@@ -17,7 +17,11 @@ PODMAN = "podman"
 LOCAL_TRANSPORTS = ("oci", "oci-archive", "docker-archive", "dir")
 LOCAL_REGISTRY = "localhost"
 
-_FILE_SUFFIXES = (*SQUASHFS_SUFFIXES, *(f".tar{end}" for end in ("", ".gz", ".zst")), ".tgz")
+_FILE_SUFFIXES = (
+    *SQUASHFS_SUFFIXES,
+    *(f".tar{end}" for end in ("", ".gz", ".zst", ".xz", ".bz2")),
+    *(".tgz", ".txz", ".tbz2"),
+)
 # prefixes that users commonly omit
 _UNSAID = ("docker.io/library/", "docker.io/")
 _SCHEME = "docker://"

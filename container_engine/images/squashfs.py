@@ -48,7 +48,7 @@ _OTHERS: tuple[tuple[int, bytes, str, str | None], ...] = (
     (257, b"ustar", "a tar archive", _CONVERTED),
     (0, b"\x1f\x8b", "a gzip file", _CONVERTED),
     (0, b"\x28\xb5\x2f\xfd", "a zstd file", _CONVERTED),
-    (0, b"\xfd7zXZ", "an xz file", None),
+    (0, b"\xfd7zXZ", "an xz file", _CONVERTED),
     (0, b"PK\x03\x04", "a zip archive", None),
     (0, b"QFI\xfb", "a disk image of a virtual machine (qcow)", None),
     (0, b"\x7fELF", "a program (ELF)", None),

@@ -34,7 +34,7 @@ from container_engine.submit.image_names import meant
 from container_engine.submit.stores import adopter, importer, own_store, rules, stores
 
 # endings of files that newcomers name without ./
-_FILES = (".tar", ".tar.gz", ".tgz", ".sqsh", ".sif")
+_FILES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".sqsh", ".sif")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -155,7 +155,7 @@ class Archives(NamedTuple):
 
     def _opened(self, path: str, name: str, use: Callable[[tarfile.TarFile], None]) -> None:
         try:
-            if not _is_compressed(path, name):
+            if not _is_compressed(path):
                 with tarfile.open(path, "r:", tarinfo=_Header) as archive:
                     use(archive)
                 return
@@ -182,7 +182,7 @@ class Archives(NamedTuple):
     def _saved(self, image: LocalImage, found: Contents) -> LocalImage:
         number = _number_of(image, found.saved)
         plain = os.path.join(self.work, "archive")  # a name without colons
-        if _is_compressed(image.place, image.name):
+        if _is_compressed(image.place):
             with open(plain, "wb") as out, self._plain(image.place) as stream:
                 while piece := stream.some(_PIECE):
                     out.write(piece)
@@ -291,13 +291,9 @@ def is_tar(path: str) -> bool:
     return True
 
 
-def _is_compressed(path: str, name: str) -> bool:
+def _is_compressed(path: str) -> bool:
     with open(path, "rb") as file:
-        program = layers.compressor(file.read(16))
-    if program and program not in layers.READ_HERE:
-        hint = f"{program} -d unpacks it; archives may be compressed with gzip or zstd"
-        raise UserError(f"compressed with {program}", hint, _NO_IMAGE, name=name)
-    return program != ""
+        return layers.compressor(file.read(16)) != ""
 
 
 def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:

@@ -98,10 +98,10 @@ _COMPRESSED = {
     "xz": re.compile(rb"\xfd7zXZ\0"),
     "bzip2": re.compile(rb"BZh[1-9]1AY&SY"),
 }
-READ_HERE = ("gzip", "zstd")
 _GZIP = 31  # zlib's number for a gzip header and the largest window
 _PIECE = 1 << 17
 _MOST = 1 << 20  # bytes decompressed at once: compressed zeros become a thousand times as long
+_MEMORY = 1 << 30  # bytes
 _BUFFER = 1 << 20
 _TIMEOUT_S = 24 * 3600  # the actual limit is that of the import as a whole
 
@@ -197,15 +197,17 @@ def plain(
         try:
             magic = reading.read(_PIECE)
             kind = compressor(magic)
-            if kind and kind not in READ_HERE:
-                message = f"layer {layer.path}: compressed with {kind}"
-                raise UserError(message, "make it with layers in gzip or zstd", "image-format")
             pieces = _pieces(reading, magic, on_read)
             with _decompressed(pieces, kind, env, reading.wake, digest) as made:
                 stream = Stream(_counted(made, on_made))
                 yield stream
                 stream.drain()
             _check_content(layer, digest)
+        except ImportError:
+            message = f"layer {layer.path}: compressed with {kind}, which this Python cannot read"
+            raise UserError(
+                message, "make it with layers in gzip or zstd", "image-format"
+            ) from None
         except (_InflateError, EOFError, process.CommandError) as error:
             raise UserError(f"layer {layer.path}: damaged: {error}", see="image-damaged") from None
 
@@ -274,7 +276,7 @@ def _decompressed(
         with _by_zstd(pieces, env, wake) as made:
             yield hashed(made, digest)
         return
-    made = _inflated(pieces) if kind else pieces
+    made = _MAKERS[kind](pieces) if kind else pieces
     ahead = _Ahead(hashed(made, digest), wake)
     try:
         yield iter(ahead)
@@ -298,6 +300,62 @@ def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:
             has_more = len(made) == _MOST and not inflater.eof
     if not inflater.eof:
         raise EOFError("it ends too early")
+
+
+def _of_xz(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    import lzma  # few layers need it
+
+    # what `xz -9` needs is a tenth of it
+    yield from _expanded(pieces, lambda: lzma.LZMADecompressor(memlimit=_MEMORY), lzma.LZMAError)
+
+
+def _of_bzip2(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    import bz2
+
+    yield from _expanded(pieces, bz2.BZ2Decompressor, OSError)
+
+
+class _Expander(Protocol):
+    """A decompressor of Python's for one stream."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+def _expanded(
+    pieces: Iterator[bytes], begun: Callable[[], _Expander], failure: type[Exception]
+) -> Iterator[bytes]:
+    """Decompress streams that follow one another, as parallel compressors write them."""
+    expander = begun()
+    for piece in pieces:
+        data, has_more = piece, False
+        while data or has_more:
+            if expander.eof:
+                data = data.lstrip(b"\0")  # padding
+                if not data:
+                    break
+                expander = begun()
+            try:
+                made = expander.decompress(data, _MOST)
+            except failure as error:
+                raise EOFError(str(error)) from None
+            yield made
+            data = expander.unused_data if expander.eof else b""
+            has_more = not expander.eof and not expander.needs_input
+    if not expander.eof:
+        raise EOFError("it ends too early")
+
+
+_MAKERS: Mapping[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {
+    "gzip": _inflated,
+    "xz": _of_xz,
+    "bzip2": _of_bzip2,
+}
 
 
 @contextlib.contextmanager

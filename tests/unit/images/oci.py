@@ -1,9 +1,11 @@
 """Handmade images: layers as lists of members, in an OCI layout that skopeo reads."""
 
+import bz2
 import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import subprocess
 import tarfile
@@ -66,6 +68,8 @@ COMPRESSORS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "zstd": ("+zstd", zstd),
     "none": ("", lambda data: data),
 }
+# those of archives, and of layers that nobody pushes
+MORE_COMPRESSORS = {**COMPRESSORS, "xz": ("", lzma.compress), "bzip2": ("", bz2.compress)}
 
 
 def layout(
@@ -142,7 +146,7 @@ def _image(
     stated: Callable[[list[str]], list[str]] = lambda diff_ids: diff_ids,
     algorithm: str = "sha256",
 ) -> dict[str, Any]:
-    suffix, compress = COMPRESSORS[compressor]
+    suffix, compress = MORE_COMPRESSORS[compressor]
     plain = [layer(members) for members in layers]
     config = {
         "architecture": arch,
