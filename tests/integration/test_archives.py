@@ -425,6 +425,26 @@ def test_an_index_that_is_a_pipe_is_not_waited_for(me: Importing) -> None:
     assert "not a regular file" in me.refusal("import", f"oci:{me.root}")
 
 
+@pytest.mark.parametrize("form", ["directory", "archive"])
+def test_an_image_with_several_tags_is_one_image(me: Importing, form: str) -> None:
+    """BuildKit lists an image as often as it has names."""
+    where = oci.layout(me.root / "i", [[Member("a")]])
+    index = json.loads((where / "index.json").read_text())
+    names = [{"org.opencontainers.image.ref.name": name} for name in ("1", "2")]
+    index["manifests"] = [{**index["manifests"][0], "annotations": name} for name in names]
+    (where / "index.json").write_text(json.dumps(index))
+    source = where
+    if form == "archive":
+        source = me.root / "i.tar"
+        with tarfile.open(source, "w") as archive:
+            archive.add(where, ".")
+    for chosen in ("", ":1", ":2"):
+        transport = {"directory": "oci:", "archive": "oci-archive:"}[form]
+        assert listing(me.path("import", f"{transport}{source}{chosen}", "n:1")) == {"/a"}
+    assert listing(me.path("import", str(source), "n:1")) == {"/a"}
+    assert "it has no image '3', but 1, 2" in me.refusal("import", f"{transport}{source}:3")
+
+
 def test_images_of_one_name_are_chosen_by_number(me: Importing) -> None:
     def both(listed: list[dict[str, object]]) -> None:
         tagged("a", "a")(listed)

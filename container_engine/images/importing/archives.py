@@ -433,6 +433,8 @@ def _of_tag(image: LocalImage, listed: tuple[Descriptor, ...]) -> tuple[Descript
     tags = list(dict.fromkeys(one.tag for one in images))
     fitting = tuple(one for one in images if image.chosen in {"", one.tag})
     is_platform_said = any(one.place.named for one in images)
+    if len({one.digest for one in fitting}) == 1:
+        return fitting[:1]  # one image with several tags
     if (len(tags) > 1 and not image.chosen) or (len(fitting) > 1 and not is_platform_said):
         which = f" '{image.chosen}'" if image.chosen else ""
         raise _which(image, f"it has {len(fitting)} images{which}:", _shown(listed))
