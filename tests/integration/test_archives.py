@@ -405,6 +405,24 @@ def test_an_unpacked_archive_of_docker_is_no_root_file_system(me: Importing) -> 
     assert listing(me.path(*again.split())) == {"/1"}
 
 
+@pytest.mark.parametrize("compressor", ["none", "gzip"])
+def test_an_archive_of_skopeos_directory_is_no_root_file_system(
+    me: Importing, compressor: str
+) -> None:
+    where = oci.layout(me.root / "i", [[Member("a")]])
+    copy = ["skopeo", "copy", "-q", f"oci:{where}:latest", f"dir:{me.root}/copy"]
+    subprocess.run(copy, check=True)
+    file = me.root / "copy.tar"
+    with tarfile.open(file, "w") as archive:
+        archive.add(me.root / "copy", ".")
+    said = me.refusal("import", str(packed(file, compressor)))
+    assert ": a directory that skopeo made, in an archive\n" in said
+    root = me.root / "root.tar"
+    root.write_bytes(oci.layer([Member("version", b"1.0\n"), Member("manifest.json", b"{}")]))
+    found = listing(me.path("import", str(packed(root, compressor)), "n:1"))
+    assert found == {"/version", "/manifest.json"}
+
+
 @pytest.mark.parametrize("lacking", ["oci-layout", "index.json", "blobs"])
 def test_a_directory_that_is_no_whole_layout_is_a_root_file_system(
     me: Importing, lacking: str

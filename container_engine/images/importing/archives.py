@@ -61,13 +61,14 @@ class Contents(NamedTuple):
 
     `made_for` are the architectures of Docker's images, "" for those not found by then. `listed` is
     the index.json of a layout. `is_unlisted` says that a blob came before the entry of its
-    directory: skopeo can unpack that for root only.
+    directory: skopeo can unpack that for root only. `is_copy` is for a directory by skopeo.
     """
 
     saved: tuple[tuple[str, ...], ...] = ()
     made_for: tuple[str, ...] = ()
     is_layout: bool = False
     listed: bytes = b""
+    is_copy: bool = False
     is_broken: bool = False
     is_unlisted: bool = False
 
@@ -134,6 +135,11 @@ class Archives(NamedTuple):
         if not is_tar(image.path):
             return ""
         found = self._contents(image.path, image.name)
+        if found.is_copy and not found.kind:
+            hint = "unpack it into a directory, and import that"
+            raise UserError(
+                "a directory that skopeo made, in an archive", hint, _NO_IMAGE, name=image.name
+            )
         if found.is_broken and not found.kind:
             raise _incomplete(image.name)
         return OCIS if _has_another(found, self.arch) else found.kind
@@ -323,6 +329,8 @@ def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:
             is_unlisted = not directories.issuperset(_above(name))
             found = found._replace(is_unlisted=found.is_unlisted or is_unlisted)
         found = found._replace(
+            is_copy=found.is_copy
+            or (name == "version" and small.get(name, b"").startswith(_VERSION)),
             is_layout=found.is_layout or (name == "oci-layout" and member.isreg()),
             is_broken=found.is_broken or (member.isreg() and bool(_OF_IMAGES.fullmatch(name))),
         )
