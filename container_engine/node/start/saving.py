@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NODE = "%N"
+# which Slurm replaces in the names of output files: jobs, and steps, would write the same image
+_OTHER_PATTERNS = ("%A", "%a", "%J", "%j", "%n", "%s", "%t", "%u", "%x")
 _SEE = "container-save"
 _LONGEST = 8 * 1024
 _CANCELLED = (
@@ -51,6 +53,10 @@ def _checked(path: str, node: Mapping[str, str]) -> str:
         raise ValueError(
             message, f"write {_NODE} in its name, for the name of the node, or use -N1"
         )
+    if literal := [pattern for pattern in _OTHER_PATTERNS if pattern in path]:
+        message = f"{literal[0]} in '{path}' would stay as it is: only {_NODE} is replaced"
+        hint = "let the script write the number into the name: $SLURM_JOB_ID, $SLURM_ARRAY_TASK_ID"
+        raise ValueError(message, hint)
     path = path.replace(_NODE, node_name(node))
     directory = os.path.dirname(path)
     if os.path.isdir(path):

@@ -24,6 +24,13 @@ def test_several_nodes_have_an_image_each(tmp_path: Path) -> None:
         wanted(tmp_path / "x", SLURM_STEP_NUM_NODES="2")
 
 
+@pytest.mark.parametrize("pattern", ["%j", "%A_%a", "%N-%t"])
+def test_patterns_that_only_slurm_replaces_are_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(LaunchError, match=f"/{pattern}.sqsh' would stay as it is: only %N is"):
+        wanted(tmp_path / f"{pattern}.sqsh")
+    assert wanted(tmp_path / "100%.sqsh") == f"{tmp_path}/100%.sqsh"
+
+
 def test_a_place_without_a_file_is_refused_before_the_start(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="is a directory"):
         wanted(tmp_path)
