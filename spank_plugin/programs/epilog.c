@@ -17,6 +17,10 @@
  * that is the only argument, the site's kept_dir (container_engine/node/job_containers/directory.py), and so
  * are the copies of the job's images in /dev/shm (container_engine/tools/staging.py).
  *
+ * Steps of a heterogeneous job have the id of its first component in SLURM_JOB_ID, on the nodes of the other
+ * components as well, where only epilogs with another id are called. They also remove what is under that id,
+ * if the first component has no process on the node.
+ *
  * Children that become the user, without execve, do all of this: users control their processes' environments,
  * and can also make reading them block. The kernel lets no process trace such a child, and its user can harm
  * no other user through it. A child holds nothing of slurmd's, so slurmd does not wait for it. The first one
@@ -48,6 +52,7 @@ enum { LIMIT_MS = 3000, REMOVAL_MS = 10000, MAX_FILE = 16 << 20, OTHERS = 077 };
 
 struct job {
 	const char *id;
+	const char *first; /* the id of a heterogeneous job's first component; NULL if there is none */
 	uid_t uid;
 	gid_t gid;
 	const char *node; /* Slurm's name for this node; NULL if it is not set */
@@ -118,6 +123,20 @@ static void end_processes(const struct job *job)
 		if (name[0] >= '1' && name[0] <= '9')
 			end_if_left(dirfd(dir), name, job);
 	}
+}
+
+/* Return whether Slurm has a process of the user in a step of the job on this node. */
+static int is_running(const struct job *job)
+{
+	CE_AUTO_DIR *dir = opendir("/proc");
+	const char *name;
+	int found = 0;
+
+	while (!found && dir != NULL && (name = ce_next_name(dir)) != NULL) {
+		CE_AUTO_FD process = openat(dirfd(dir), name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		found = name[0] >= '1' && name[0] <= '9' && process >= 0 && is_in_cgroup(process, job->id);
+	}
+	return found;
 }
 
 /* ---- image stores ------------------------------------------------------------------------------ */
@@ -281,7 +300,7 @@ static void remove_kept_in(const char *place, const struct job *job)
 	}
 }
 
-static void remove_kept(const struct job *job)
+static void remove_kept_as(const struct job *job)
 {
 	remove_kept_in("/dev/shm", job);
 	remove_kept_in(job->kept, job);
@@ -289,11 +308,36 @@ static void remove_kept(const struct job *job)
 
 /* ---- the child --------------------------------------------------------------------------------- */
 
+/* Return the job under the id that its steps have: that of the first component of a heterogeneous job, unless
+ * that runs here: then its own epilog follows. Else return the job itself. */
+static struct job job_of_steps(const struct job *job)
+{
+	struct job first = *job;
+
+	first.id = job->first != NULL ? job->first : job->id;
+	return is_running(&first) ? *job : first;
+}
+
 static void end_what_is_left(const struct job *job)
 {
+	struct job first = job_of_steps(job);
+
 	end_processes(job);
 	remove_stores(job);
 	remove_records(job);
+	if (first.id != job->id) {
+		remove_stores(&first);
+		remove_records(&first);
+	}
+}
+
+static void remove_kept(const struct job *job)
+{
+	struct job first = job_of_steps(job);
+
+	remove_kept_as(job);
+	if (first.id != job->id)
+		remove_kept_as(&first);
 }
 
 /* Do the work as the user; never return. */
@@ -331,8 +375,12 @@ static int read_job(struct job *job)
 	char *end;
 
 	job->id = getenv("SLURM_JOB_ID");
+	job->first = getenv("SLURM_HET_JOB_ID");
 	if (job->id == NULL || job->id[0] == '\0' || strlen(job->id) > 16 || uid == NULL)
 		return -1;
+	/* 0: this is no component */
+	if (job->first != NULL && (strtoul(job->first, NULL, 10) == 0 || strlen(job->first) > 16))
+		job->first = NULL;
 	job->uid = (uid_t)strtoul(uid, &end, 10);
 	if (end == uid || *end != '\0')
 		return -1;

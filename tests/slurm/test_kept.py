@@ -293,6 +293,15 @@ def test_an_environment_may_live_with_the_job_without_a_name(cluster: Cluster) -
     assert (done.returncode, done.stdout) == (0, "/mark\n"), done.stderr
 
 
+def test_no_component_of_a_heterogeneous_job_leaves_files(cluster: Cluster, demo: str) -> None:
+    """Its steps have the id of the first component on all nodes; the epilogs have others."""
+    step = f"srun --het-group=0,1 --environment={demo} --container-name=h sh -c"
+    steps = f"{step} 'touch /$SLURMD_NODENAME'; {step} 'ls -d /n?'"
+    done = cluster.run(["salloc", "-Q", "-N1", "-n1", ":", "-N1", "-n1", "sh", "-c", steps])
+    assert (done.returncode, sorted(done.stdout.split())) == (0, ["/n1", "/n2"]), done.stderr
+    assert_nothing_kept()
+
+
 # Slurm starts a requeued job after two minutes, once the credentials of its first run have ended.
 @pytest.mark.soak
 @pytest.mark.parametrize("by_name", [True, False], ids=["name", "scope"])
