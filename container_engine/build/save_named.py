@@ -13,6 +13,7 @@ from container_engine.base.errors import CeError
 from container_engine.base.files import created
 from container_engine.base.process import reason
 from container_engine.images.image_files import existing
+from container_engine.node.job_containers.directory import MUST_EXIST
 from container_engine.submit.context import Context
 
 # variables that would override the record of the name
@@ -52,11 +53,12 @@ def save(
     env = {k: v for k, v in context.env.items() if not k.startswith(_OTHERS)}
     # the step finds a container by its name within this job
     env["SLURM_JOB_ID"] = kept.job
+    env[MUST_EXIST] = "1"
     if not replaces:
         _reserve(target)
     before = _identity(target)
     try:
-        argv = [*slurm.beside(kept.job, node), slurm.NO_INPUT, *words]
+        argv = [*slurm.beside(kept.job, node), slurm.NO_INPUT, "--export=ALL", *words]
         status = subprocess.run(argv, env=slurm.without_step(env), check=False).returncode
     except OSError as error:
         raise CeError(f"cannot start srun: {reason(error)}") from None

@@ -275,6 +275,29 @@ def test_of_two_that_save_a_container_of_a_job_at_once_one_is_refused(
     assert (shared / "x.sqsh").read_bytes().startswith(b"hsqs")
 
 
+ELSEWHERE = """
+srun -N1 -n1 -w n2 --environment={edf} --container-name=k touch /mine
+{ce} save $SLURM_JOB_ID.k {out}/first.sqsh || echo refused
+{ce} save -w n2 $SLURM_JOB_ID.k {out}/second.sqsh
+srun -N1 -n1 -w n1 --container-name=k:create true && echo still none
+"""
+
+
+def test_a_node_without_the_container_makes_none_to_save(cluster: Cluster, shared: Path) -> None:
+    ce_path = cluster.prefix / "bin/ce"
+    script = ELSEWHERE.format(edf=cluster.edf(image="busybox"), out=shared, ce=ce_path)
+    done = cluster.run(["salloc", "-Q", "-N2", "sh", "-c", script], timeout=200)
+    assert done.stdout.splitlines()[:1] == ["refused"], done.stderr
+    assert done.stdout.splitlines()[-1] == "still none", done.stderr
+    assert (
+        "ce: error: n1: container 'k': this job has no such container on this node" in done.stderr
+    )
+    assert "ce save -w NODE" in done.stderr
+    assert not (shared / "first.sqsh").exists()
+    image = f"--container-image={shared}/second.sqsh"
+    assert cluster.srun("-n1", image, "ls", "/mine").stdout == "/mine\n"
+
+
 LOOP = """
 run='touch {out}/up; until [ -e {out}/down ]; do sleep 0.2; done'
 srun -n1 --overlap --environment={edf} --container-name=k sh -c "$run" & one=$!

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+# set in the environment of a step that must not make the container that it names
+MUST_EXIST = "CE_CONTAINER_MUST_EXIST"
 _NAMELESS = ".removed."
 
 

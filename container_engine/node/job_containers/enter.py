@@ -25,7 +25,7 @@ from container_engine.edf.names import is_step
 from container_engine.node import protocol
 from container_engine.node.container.description import BEGUN, STARTED
 from container_engine.node.container.guard import in_order, receive
-from container_engine.node.job_containers.directory import directory_of, locked
+from container_engine.node.job_containers.directory import MUST_EXIST, directory_of, locked
 from container_engine.node.plan_json import parse_json, to_json
 from container_engine.node.slurm_step import node_name
 
@@ -189,12 +189,20 @@ def enter(wanted: KeptContainer, plan: NodePlan, node: Mapping[str, str]) -> Job
         raise refusal(f"cannot write below {directory}: {error.strerror}", _ROOM, wanted) from None
     kept = JobContainer(wanted, directory, lock, path)
     if locked(lock, LOCK_EX):
+        if node.get(MUST_EXIST) and not _is_there(kept):
+            reason = "this job has no such container on this node"
+            raise refusal(reason, "name a node that has it: ce save -w NODE", wanted)
         _begin(kept, plan)
         return kept
     if wanted["mode"] == "create":
         reason = "it runs already in another step of this job on this node"
         raise refusal(reason, "leave ':create' out to join it", wanted)
     return _await(kept, plan)
+
+
+def _is_there(kept: JobContainer) -> bool:
+    """Check whether an earlier step of the job has made the container."""
+    return kept.records.boot() == _boot() and bool(kept.records.read("image"))
 
 
 def _begin(kept: JobContainer, plan: NodePlan) -> None:
