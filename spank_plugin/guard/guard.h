@@ -89,6 +89,8 @@ struct guard {
 		int others; /* its other end, for the launcher, the tasks and their guards */
 		int first[CE_MAX_FDS]; /* descriptors of the first container's report; a task gets them */
 		int first_guard;      /* socket to that container's guard; -1 once a task has it */
+		pid_t *guards;	       /* the task guards, on the heap */
+		size_t guard_count;
 		char *size, *dir;      /* of each container's own tmpfs, on the heap */
 		char *rest;	       /* the operations that make a container, on the heap */
 		size_t rest_size;

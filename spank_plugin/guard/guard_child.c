@@ -41,9 +41,20 @@ static int server_ended(struct guard *guard, const char *image, int status)
 	return guard_fail_ended(guard, "the process that serves the image (ce-image)", status);
 }
 
-/* Handle the end of a child that runs beside the current operation: a server must not end. */
+/* Handle the end of a child that runs beside the current operation: a server must not end, and a task guard
+ * only by itself, since nobody else ends its container, or keeps its limits. */
 static int other_ended(struct guard *guard, pid_t pid, int status)
 {
+	struct guard_tasks *tasks = &guard->tasks;
+
+	for (size_t i = 0; i < tasks->guard_count; i++) {
+		if (tasks->guards[i] != pid)
+			continue;
+		tasks->guards[i] = tasks->guards[--tasks->guard_count];
+		if (!WIFSIGNALED(status))
+			return 0;
+		return guard_fail_ended(guard, "the process that guards a task's container", status);
+	}
 	for (size_t i = 0; i < guard->fuse_count; i++) {
 		if (guard->fuse[i] == pid && guard->hold.forget != NULL)
 			guard->hold.forget(guard, i), guard->fuse[i] = 0;
@@ -54,7 +65,7 @@ static int other_ended(struct guard *guard, pid_t pid, int status)
 }
 
 /* Reap all children that have ended. Return 1 and store the status if `wanted` is among them, else 0; -1
- * after guard_fail if an image server has ended. */
+ * after guard_fail if an image server has ended, or a task guard was killed. */
 static int reap(struct guard *guard, pid_t wanted, int *wanted_status)
 {
 	struct signalfd_siginfo info;

@@ -62,6 +62,7 @@ static int begin_task_guard(struct guard *guard, int control)
 	ce_close_fd(&guard->hold.ends);
 	guard->control = control;
 	guard->is_task_guard = 1;
+	tasks->guard_count = 0;
 	guard->fuse_count = 0;
 	guard->log = ce_memory_file("ce-log", "", 0);
 	return guard->log >= 0 ? 0 : guard_fail(guard, "cannot set up");
@@ -120,11 +121,19 @@ static void keep(struct guard *guard, int control, int task, int outcome)
 
 static int start_task_guard(struct guard *guard, int control, int task, int outcome)
 {
-	pid_t pid = fork();
+	struct guard_tasks *tasks = &guard->tasks;
+	pid_t pid = -1, *guards = realloc(tasks->guards, (tasks->guard_count + 1) * sizeof *guards);
 
+	if (guards != NULL) {
+		tasks->guards = guards;
+		pid = fork();
+	}
 	if (pid == 0)
 		keep(guard, control, task, outcome);
-	return pid > 0 ? 0 : guard_fail(guard, "cannot start the process that makes a task's container");
+	if (pid < 0)
+		return guard_fail(guard, "cannot start the process that makes a task's container");
+	tasks->guards[tasks->guard_count++] = pid;
+	return 0;
 }
 
 /* Pass the report of the first container on to the launcher, with our own pidfd in place of the task

@@ -194,7 +194,20 @@ TEST("each task gets a container of its own, which ends with it")
 	close(control);
 }
 
-TEST("a container that ends before its task is reported with the cause")
+/* Kill the processes of a mount namespace that grep, with these options, finds by their names. */
+static void kill_in(ino_t mount_ns, const char *options)
+{
+	char command[512];
+
+	snprintf(command, sizeof command,
+		 "for p in $(ls -L -i /proc/[0-9]*/ns/mnt 2>/dev/null | sed -n 's#^ *%lu /proc/##p' "
+		 "| cut -d/ -f1); do grep %s sleep /proc/$p/comm && kill -9 $p; done; :",
+		 (unsigned long)mount_ns, options);
+	CHECK_INT(system(command), 0);
+}
+
+/* Give a task a container, kill there what grep finds, and check the cause that is reported. */
+static void check_cause(const char *options, const char *cause)
 {
 	int control, fds[CE_MAX_FDS];
 	char text[4096];
@@ -202,17 +215,25 @@ TEST("a container that ends before its task is reported with the cause")
 	CE_AUTO_FD tasks = await_first(control);
 
 	ino_t mount_ns = ask(tasks, task);
-	snprintf(text, sizeof text,
-		 "for p in $(ls -L -i /proc/[0-9]*/ns/mnt 2>/dev/null | sed -n 's#^ *%lu /proc/##p' "
-		 "| cut -d/ -f1); do grep -q sleep /proc/$p/comm && kill -9 $p; done; :",
-		 (unsigned long)mount_ns);
-	CHECK_INT(system(text), 0);
+	kill_in(mount_ns, options);
 	next(control, text, fds);
-	CHECK_TEXT(text, "of a task's container: the container's init process ended");
+	CHECK_TEXT(text, cause);
 	waitpid(pid, NULL, 0);
+	/* a guard ends with its PID namespace, which this one lacks */
+	kill_in(mount_ns, "-q");
 	kill(task, SIGKILL);
 	waitpid(task, NULL, 0);
 	close(control);
+}
+
+TEST("a container that ends before its task is reported with the cause")
+{
+	check_cause("-q", "of a task's container: the container's init process ended");
+}
+
+TEST("a task guard that is killed ends all containers, since nobody keeps the limits of its own")
+{
+	check_cause("-qv", "the process that guards a task's container was killed by signal 9");
 }
 
 TEST("the failure of the first container is reported to the launcher like any other")
