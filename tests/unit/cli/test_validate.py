@@ -64,11 +64,13 @@ def test_every_problem_of_every_environment_is_reported(here: Path, capsys: Capt
         "ce: hint: write writable = false, without quotes\n"
         f"ce: error: {here}/bad.toml:3: workdir: 'x' is not an absolute path\n"
         "ce: hint: a relative path begins with './'\n"
+        "ce: see: ce help edf-value\n"
         f"ce: warning: {here}/doubtful.toml:2: unknown key 'mount' has no effect, did you mean"
         " 'mounts'?\n"
         f"ce: error: none: no environment 'none' in {here}/.edf, /etc/edf\n"
         "ce: hint: check the name (ce list shows all of them); a path begins with / or ./ or "
-        "ends in .toml\n",
+        "ends in .toml\n"
+        "ce: see: ce help environment-not-found\n",
     )
 
 
@@ -93,7 +95,8 @@ def test_strict_makes_errors_of_warnings(here: Path, capsys: Capture) -> None:
         "doubtful.toml: not valid\ngood.toml: valid\n",
         f"ce: error: {here}/doubtful.toml:2: unknown key 'mount' has no effect, did you mean"
         " 'mounts'?\n"
-        "ce: hint: correct its spelling or remove it; ce schema edf prints all keys\n",
+        "ce: hint: correct its spelling or remove it; ce schema edf prints all keys\n"
+        "ce: see: ce help edf-unknown-key\n",
     )
 
 
@@ -144,6 +147,7 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
         f"{where}:2: mounts: mount source '/i.sqsh': {why}\n"
         f"{where}:3: devices: device '/dev/none': {why}\n"
         "ce: hint: choose nodes that have it (srun --constraint, --gres), or remove the line\n"
+        "ce: see: ce help image-file-not-found mount-source-missing device-missing\n"
     )
 
 
@@ -159,7 +163,8 @@ def test_files_are_looked_for_only_on_request(here: Path, capsys: Capture) -> No
             "Ubuntu",
             "ce: error: {file}:1: image: 'Ubuntu' has upper-case letters, which names "
             "in a registry never have\n"
-            "ce: hint: a path begins with / or ./; a reference is REGISTRY/NAME:TAG\n",
+            "ce: hint: a path begins with / or ./; a reference is REGISTRY/NAME:TAG\n"
+            "ce: see: ce help image-reference\n",
         ),
         ("", "ce: warning: {file}:1: image: empty: no container, this runs on the host\n"),
     ],
@@ -184,6 +189,7 @@ def test_a_syntax_error_shows_the_line(here: Path, capsys: Capture) -> None:
         "        1 | writable = True\n"
         "          |            ^\n"
         "ce: hint: write writable = true\n"
+        "ce: see: ce help edf-syntax\n"
     )
 
 
