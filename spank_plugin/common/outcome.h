@@ -46,10 +46,7 @@ static inline const char *ce_end_help(const char *cause)
 	return ce_is_limit(cause) ? CE_HELP_CONTAINER_LIMIT : CE_HELP_CONTAINER_DIED;
 }
 
-/* Make the file. Return its descriptor, or -1 with errno. */
-int ce_outcome_make(void);
-
-/* Read the file; all is 0 if that fails, or if there is none (-1). */
+/* Read the file. What nobody has written is 0, and all is if that fails, or if there is none (-1). */
 void ce_outcome_read(int file, struct ce_outcome *outcome);
 
 /* Note in the file, if there is one, why the command could not be executed. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -90,7 +91,7 @@ int ce_task_container(const struct ce_launcher *launcher, int timeout_s, struct 
 	if (container->tasks < 0)
 		return 0;
 	CE_AUTO_FD self = ce_pidfd_open(getpid());
-	container->outcome = ce_outcome_make();
+	container->outcome = memfd_create("ce-outcome", MFD_CLOEXEC);
 	if (self < 0 || container->outcome < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return ce_fail(err, "cannot ask for the task's container: %s", strerror(errno));

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # must match spank_plugin/common/outcome.h
-_OUTCOME, _OUTCOME_SIZE = "CE_OUTCOME", 3 * 8 + 8 + 240
+_OUTCOME = "CE_OUTCOME"
 
 
 def run_in_container(
@@ -65,7 +65,7 @@ def run_in_container(
     environment = {name: value for name, value in os.environ.items() if name != _OUTCOME}
     outcome = -1
     if json_file >= 0 or limits(plan) is not None:
-        outcome = memory_file("ce-outcome", bytes(_OUTCOME_SIZE))
+        outcome = memory_file("ce-outcome", b"")
     ready = start(plan, os.environ, GuardDescriptors(this, outcome=outcome), libexec)
     if ready.is_ended:
         ready.go_on()

@@ -103,7 +103,7 @@ static void look(test_fn *prepare, int memory, int pids, int time_ms)
 	first = test_idle_process(prepare);
 	/* what looks for leaks at the end is a child, too */
 	CHECK_INT(setns(own, CLONE_NEWPID), 0);
-	int file = ce_outcome_make();
+	int file = ce_memory_file("outcome", "", 0);
 	limit(memory, pids, time_ms, file);
 	guard.watch = ce_pidfd_open(getpid());
 	guard.init = ce_pidfd_open(first);

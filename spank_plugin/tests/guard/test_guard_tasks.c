@@ -123,7 +123,7 @@ static ino_t ask(int tasks, pid_t task)
 	CE_AUTO_FD pidfd = ce_pidfd_open(task);
 
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	CE_AUTO_FD outcome = ce_outcome_make();
+	CE_AUTO_FD outcome = ce_memory_file("outcome", "", 0);
 	const int sent[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = pidfd,
 			     [CE_ASKED_OUTCOME] = outcome };
 	CHECK_INT(ce_send(tasks, CE_ASK, 1, sent, CE_ASKED_COUNT), 0);
@@ -264,7 +264,7 @@ TEST("a task whose container cannot be made gets the error, and the others get t
 	ino_t mount_ns = ask(tasks, task);
 	test_file(test_directory(), "second", "", 0644);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	CE_AUTO_FD outcome = ce_outcome_make();
+	CE_AUTO_FD outcome = ce_memory_file("outcome", "", 0);
 	const int sent[] = { [CE_ASKED_ANSWER] = ends[1], [CE_ASKED_TASK] = pidfd,
 			     [CE_ASKED_OUTCOME] = outcome };
 	CHECK_INT(ce_send(tasks, CE_ASK, 1, sent, CE_ASKED_COUNT), 0);
