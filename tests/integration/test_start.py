@@ -289,8 +289,10 @@ def test_when_a_part_of_the_session_dies_nothing_is_left_of_it(engine: Engine, n
         assert parts, f"no process {name}"
         for path in parts:
             os.kill(int(path.name), 9)
-        # also a command that reads nothing of the image
-        assert process.wait(20) == -signal.SIGKILL
+        # also a command that reads nothing of the image; if it has not read all of its own program
+        # yet, the kernel may be first
+        by_kernel = {signal.SIGBUS} if name == "ce-image" else set()
+        assert -process.wait(20) in {signal.SIGKILL, *by_kernel}
         assert process.communicate() == ("", "")
 
 
