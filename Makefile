@@ -190,7 +190,7 @@ FURTHER_ROWS := test-further-1 | test-further-2 | test-further-3 | test-further-
 metrics-packages:
 	@sandbox/packages --only prometheus prometheus-node-exporter
 
-check-further: metrics-packages ## the tests of packages, clusters and Podman that `make check` leaves to CI (tests/further)
+check-further: deps metrics-packages ## the tests of packages, clusters and Podman that `make check` leaves to CI (tests/further)
 	@tests/check sandbox-images "$(FURTHER_ROWS) | test-packaging | test-by-podman"
 
 # Apart there is no network, which making a package or a bundle needs.
