@@ -347,7 +347,7 @@ def _above(name: str) -> Iterator[str]:
 
 
 def _saved(text: bytes) -> tuple[_Saved, ...]:
-    """Return the images in Docker's manifest.json, () if it is another file."""
+    """Return the images in the manifest.json of Docker, () for other JSON."""
     try:
         listed = json.loads(text)
     except ValueError:
