@@ -195,7 +195,7 @@ def test_ending_the_check_ends_its_rows(tmp_path: Path, name: str, *, of_rows: b
     ) as running:
         rows = tmp_path / "rows"
         until = time.monotonic() + 20
-        while not rows.exists() and time.monotonic() < until:
+        while not (rows.exists() and rows.read_text()) and time.monotonic() < until:
             time.sleep(0.05)
         (pid,) = rows.read_text().split()
         signals = [running.pid]
