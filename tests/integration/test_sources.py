@@ -70,6 +70,28 @@ def test_a_directory_with_a_file_that_cannot_be_read_makes_no_image(engine: Engi
     assert not list(engine.scratch.glob("store/images/*"))
 
 
+@pytest.mark.parametrize(
+    ("where", "when"), [("", -1), ("bin", -(2**33)), ("bin/tool", -5), ("link", 2**32)]
+)
+@pytest.mark.parametrize("verb", ["import", "pack"])
+def test_a_time_that_an_image_cannot_have_is_refused(
+    me: Importing, verb: str, where: str, when: int
+) -> None:
+    """mksquashfs would write 2106 for 1969, which a build of the packed files would believe."""
+    tree, file = make_tree(me.root / "tree"), me.root / "tree.sqsh"
+    path = tree / where
+    os.utime(path, (0, when), follow_symlinks=False)
+    words = (str(tree),) if verb == "import" else (str(tree), str(file))
+    lines = me.refusal(verb, *words).splitlines()
+    # a hard link is found by either name
+    named = [path, tree / "bin/other"] if where == "bin/tool" else [path]
+    text = "its time is before 1970 or after 2106, which an image cannot have"
+    assert lines[0] in [f"'{one}'".replace(f"{tree}/'", f"{tree}'") + f": {text}" for one in named]
+    assert not file.exists()
+    os.utime(path, (0, 0), follow_symlinks=False)
+    assert me.path(verb, "-q", *words)
+
+
 def test_a_squashfs_file_comes_with_what_lies_beside_it(me: Importing) -> None:
     file = squashfs.make(me.root / "Tools.sqsh", {"bin/x": "x"})
     (me.root / "Tools.sqsh.json").write_text(json.dumps({"config": RUN}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, BinaryIO
@@ -32,6 +33,7 @@ OF_ARCHIVE = (*_TAR2SQFS, *USUAL.tar2sqfs, "--num-jobs", str(len(os.sched_getaff
 # mksquashfs, because sqfstar 4.5 fails to parse a compression level
 _MKSQUASHFS = ["mksquashfs", "-", "-tar", "-noappend", *_SETTINGS, *_OWNER, "-mkfs-time", "0"]
 _NEEDED = 1 << 20
+_TIMES = 1 << 32  # seconds since 1970 that SquashFS has numbers for
 _MAX_JOBS, _WAITING = 16, 1 << 20  # bytes for each job that wait to be compressed
 
 
@@ -208,7 +210,7 @@ def pack_with_progress(
     directory: str, target: str, packer: Packer, listener: Listener
 ) -> Superblock:
     """Pack a directory into `target` and report the progress. Raise CeError or OSError."""
-    total = sum(sizes(directory))
+    total = sum(sizes(directory, _check_time))
 
     def on_read(done: int) -> None:
         listener.far(directory, "packing", min(done, total), total)
@@ -223,18 +225,33 @@ def pack_with_progress(
         raise UserError(text, see="image-format", details=error.details, name=directory) from None
 
 
-def sizes(directory: str) -> Iterator[int]:
-    """Yield the sizes of the files below a directory, each file once. Raise OSError."""
+def sizes(
+    directory: str, check: Callable[[str, os.stat_result], None] = lambda _path, _status: None
+) -> Iterator[int]:
+    """Yield the sizes of the files below a directory, each file once. Raise OSError.
+
+    `check` is called with each path and its status; it may raise.
+    """
 
     def fail(error: OSError) -> None:
         raise error
 
+    check(directory, os.stat(directory))
     seen = set()
-    for where, _directories, names in os.walk(directory, onerror=fail):
-        for name in names:
-            status = os.lstat(os.path.join(where, name))
-            if status.st_nlink == 1:
+    for where, directories, names in os.walk(directory, onerror=fail):
+        for name in (*directories, *names):
+            path = os.path.join(where, name)
+            status = os.lstat(path)
+            check(path, status)
+            is_seen = status.st_nlink > 1 and (status.st_dev, status.st_ino) in seen
+            if not stat.S_ISDIR(status.st_mode) and not is_seen:
+                seen.add((status.st_dev, status.st_ino))
                 yield status.st_size
-            elif status.st_ino not in seen:
-                seen.add(status.st_ino)
-                yield status.st_size
+
+
+def _check_time(path: str, status: os.stat_result) -> None:
+    """Raise UserError for a time that mksquashfs would silently replace by another."""
+    if not 0 <= status.st_mtime < _TIMES:
+        text = "its time is before 1970 or after 2106, which an image cannot have"
+        hint = "`touch -h` gives it another; `ce import` of a tar archive takes any"
+        raise UserError(text, hint, "image-format", name=path)
