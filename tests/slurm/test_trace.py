@@ -57,9 +57,8 @@ def _late(cluster: Cluster) -> Iterator[None]:
     """Delay launchers just after their answer to the tasks, as on a busy processor."""
     module = cluster.module("node/start/launcher.py")
     text = module.read_text()
-    late = text.replace(
-        "        ready.go_on()\n", "        time.sleep(0.3)\n        ready.go_on()\n"
-    )
+    line = "        go_on(ready.control, ready.end)\n"
+    late = text.replace(line, f"        time.sleep(0.3)\n{line}")
     assert late != text
     aside = module.rename(module.with_suffix(".aside"))
     try:

@@ -162,11 +162,12 @@ def await_report(
     raise guard_failure.of_plan(report, plan) or (general or guard_failure.explain)(report)
 
 
-def go_on(control: socket, fds: Sequence[int]) -> None:
-    """Let the session outlive this process, and send `fds` to the guard.
+def go_on(control: socket, end: socket | None = None) -> None:
+    """Let the session outlive this process. The guard closes `end` when the session ends.
 
     Raise LaunchError if the guard has ended.
     """
+    fds = [] if end is None else [end.fileno()]
     try:
         control.sendmsg([protocol.CE_GO_ON.encode()], rights(fds))
     except ConnectionError:

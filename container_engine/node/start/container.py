@@ -24,7 +24,6 @@ from container_engine.node.container.guard import (
     GuardDescriptors,
     await_report,
     entering,
-    go_on,
     memory_file,
     read_all,
     start_guard,
@@ -60,8 +59,8 @@ class Container(Frozen):
 
     `records` change the tasks' environment (spank_plugin/common/join.h), `guard` is a pidfd
     of the guard, readable when nothing of the session is left; `unshared` are other namespaces of
-    the container's own. `go_on` lets the session outlive this process; it raises LaunchError if the
-    session has already ended. Its argument is a socket for the guard, which closes it at the end.
+    the container's own. The guard waits at `control` for `guard.go_on`, after which the session may
+    outlive this process.
     """
 
     user_ns: int
@@ -70,9 +69,9 @@ class Container(Frozen):
     guard: int
     unshared: Sequence[int]
     workdir: str
-    go_on: Callable[..., None]
-    # whether a ce-reaper of services ends what is left in it
-    is_ended: bool = False
+    control: socket
+    # at which a ce-reaper of services waits for the end; None: no services
+    end: socket | None = None
     # lines for the user
     warnings: Sequence[str] = ()
     # the entrypoint's output if it is to be shown
@@ -241,10 +240,6 @@ class Start:
         verdicts = {} if checks is None else checks.witnesses
         records = self._records(changes)
         end = None if hooks is None else hooks.finish(changes)
-
-        def last(end: socket | None = end) -> None:
-            go_on(control, [] if end is None else [end.fileno()])
-
         started = None
         if kept is None and self._rules is None and not shown and verdicts is not None:
             started = Started(
@@ -264,8 +259,8 @@ class Start:
             guard=guard,
             unshared=unshared,
             workdir=self._here.workdir,
-            go_on=last,
-            is_ended=end is not None,
+            control=control,
+            end=end,
             warnings=(*shown, *(said for one in (hooks, checks) if one for said in one.warnings)),
             printed=self._printed,
             tasks=tasks,
@@ -487,7 +482,7 @@ def joined(
         guard=handed[protocol.CE_REPORTED_GUARD],
         unshared=handed[protocol.CE_REPORTED_UNSHARED :],
         workdir=workdir,
-        go_on=lambda: go_on(control, []),
+        control=control,
         warnings=running.warnings,
         joinable=None if running.warnings else (running.directory, running.environment),
     )

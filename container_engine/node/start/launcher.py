@@ -16,6 +16,7 @@ from container_engine.node.container import environment as env
 from container_engine.node.container.guard import (
     MAX_PACKET,
     GuardDescriptors,
+    go_on,
     in_order,
     memory_file,
     read_all,
@@ -113,7 +114,7 @@ def _launch(
     marks.warnings = (*plan.notices, *ready.warnings)
     _answer_ready(reply, ready, plan, node, recorded, saves=bool(target))
     try:  # noqa: SIM105  # importing contextlib would cost every start
-        ready.go_on()
+        go_on(ready.control, ready.end)
     except LaunchError:
         pass  # the plugin has the reply, watches the guard and reports its end
     trace.write(recorded, plan, node, marks, guard=ready.guard)

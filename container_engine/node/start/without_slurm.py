@@ -17,6 +17,7 @@ from container_engine.node.container.guard import (
     MAX_PACKET,
     GuardDescriptors,
     entering,
+    go_on,
     memory_file,
     start_guard,
 )
@@ -67,13 +68,12 @@ def run_in_container(
     if json_file >= 0 or limits(plan) is not None:
         outcome = memory_file("ce-outcome", b"")
     ready = start(plan, os.environ, GuardDescriptors(this, outcome=outcome), libexec)
-    if ready.is_ended:
-        ready.go_on()
-    else:
-        ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+    end = ready.end
+    if end is None:
+        end, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
         reaper.start(libexec, "processes", (this, ready.guard, ready.mount_ns, theirs.fileno()))
         theirs.close()
-        ready.go_on(ours)
+    go_on(ready.control, end)
     started()
     for line in (*plan.notices, *ready.warnings):
         sys.stderr.write(f"ce: warning: {line}\n")

@@ -157,7 +157,7 @@ def test_a_guard_that_has_ended_cannot_go_on(pair: tuple[socket.socket, socket.s
     ours, theirs = pair
     theirs.close()
     with pytest.raises(LaunchError, match="guards the container ended while it started") as caught:
-        guard.go_on(ours, [0])
+        guard.go_on(ours)
     assert caught.value.see == "launcher-ended"
     assert ours.fileno() == -1
 

@@ -41,6 +41,7 @@ def _name(fd: int) -> str:
 def test_the_answer_of_a_container_has_its_strings_and_descriptors_in_order(
     tmp_path: Path, own: tuple[str, ...], of_tasks: bool, traced: bool
 ) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ready = Container(
         user_ns=_named("user"),
         mount_ns=_named("mount"),
@@ -48,14 +49,13 @@ def test_the_answer_of_a_container_has_its_strings_and_descriptors_in_order(
         guard=_named("guard"),
         unshared=[*map(_named, own)],
         workdir="/work",
-        go_on=lambda: None,
+        control=ours,
         printed="printed",
         attended=_named("attended"),
         tasks=_named("tasks") if of_tasks else -1,
         warnings=["careful"],
     )
     recorded = os.open(tmp_path / "n1.json", os.O_WRONLY | os.O_CREAT) if traced else -1
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         kept = plan(kept={"name": "a"})
         launcher._answer_ready(theirs, ready, kept, {}, recorded, saves=True)
@@ -104,10 +104,13 @@ def test_a_report_of_a_failure_is_told_by_its_first_letter() -> None:
 
 def test_a_session_goes_on_after_the_byte_that_the_guard_waits_for() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        guard.go_on(ours, [_named("services")])
+    end, services = socket.socketpair()
+    with theirs, end, services:
+        guard.go_on(ours, end)
         data, [fd], _flags, _address = socket.recv_fds(theirs, 10, 2)
-    assert (data, _name(fd)) == (bytes([C["CE_GO_ON"]]), "services")
+        assert data == bytes([C["CE_GO_ON"]])
+        assert os.path.sameopenfile(fd, end.fileno())
+        os.close(fd)
 
 
 def test_a_command_is_run_in_a_container_by_words_in_order() -> None:
