@@ -39,6 +39,7 @@ DOCKERS, OCIS = "docker-archive", "oci-archive"
 _LAYOUT, _COPY = "oci", "dir"
 _VERSION = b"Directory Transport Version:"  # how skopeo begins the file `version` of a copy
 _MOST_LOOKED_AT = 10_000  # members; an archive of images has some for each layer
+_LISTS = ("manifest.json", "index.json")
 _SMALL, _MOST_SMALL = 1 << 16, 400  # bytes of files that are kept, and of how many
 _NUMBER = re.compile(r"@([0-9]+)")
 _OF_IMAGES = re.compile(
@@ -308,20 +309,16 @@ def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:
     small: dict[str, bytes] = {}
     for number, member in enumerate(archive):
         name = os.path.normpath(member.name).lstrip("/")
-        if name == "manifest.json" and member.isreg() and member.size <= MOST_BESIDE:
+        most = MOST_BESIDE if name in _LISTS else _SMALL if len(small) < _MOST_SMALL else -1
+        if member.isreg() and member.size <= most:
             file = archive.extractfile(member)
-            saved = _saved(file.read() if file else b"")
+            small[name] = file.read() if file else b""
+        if name == "manifest.json":
+            saved = _saved(small.get(name, b""))
             made_for = [_architecture(small.get(os.path.normpath(one.config))) for one in saved]
             found = found._replace(
                 saved=tuple(one.names or () for one in saved), made_for=tuple(made_for)
             )
-        elif member.isreg() and member.size <= _SMALL and len(small) < _MOST_SMALL:
-            file = archive.extractfile(member)
-            small[name] = file.read() if file else b""
-        if name == "index.json" and member.isreg() and member.size <= MOST_BESIDE:
-            text = small.get(name)
-            file = archive.extractfile(member) if text is None else None
-            found = found._replace(listed=file.read() if file else text or b"")
         if member.isdir():
             directories.add(name)
         elif _OF_LAYOUT.fullmatch(name):
@@ -329,6 +326,7 @@ def _looked_at(archive: tarfile.TarFile, wanted: str) -> Contents:
             is_unlisted = not directories.issuperset(_above(name))
             found = found._replace(is_unlisted=found.is_unlisted or is_unlisted)
         found = found._replace(
+            listed=small.get("index.json", b""),
             is_copy=found.is_copy
             or (name == "version" and small.get(name, b"").startswith(_VERSION)),
             is_layout=found.is_layout or (name == "oci-layout" and member.isreg()),
