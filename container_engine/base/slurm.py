@@ -42,13 +42,29 @@ def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
 NO_INPUT = "--input=none"
 
 
+def jobs(env: Mapping[str, str], uid: int) -> dict[str, str]:
+    """Return the user's jobs as `beside` takes them, by their number and by what squeue shows.
+
+    They are plain numbers, which squeue shows as 7_3 for one of an array; a component of a
+    heterogeneous job is LEADER+COMPONENT. Raise CeError.
+    """
+    found = {}
+    argv = ["squeue", "--noheader", f"--user={uid}", "--format=%i|%A"]
+    for line in answer(argv, env).split():
+        shown, _bar, number = line.partition("|")
+        found[shown] = found[number] = shown if "+" in shown else number
+    return found
+
+
 def beside(job: str, node: str | None, count: int = 1) -> list[str]:
-    """Return the srun of one more process in a job, to which the command must be appended.
+    """Return the srun of one more process in a job (see jobs); the command must be appended.
 
     It runs on `node`, or on the job's first node if that is None. `node` may be a list of `count`
     nodes, with a process on each.
     """
-    argv = ["srun", "--quiet", f"--jobid={job}", "--overlap", f"--nodes={count}"]
+    number, plus, component = job.partition("+")
+    argv = ["srun", "--quiet", f"--jobid={number}", "--overlap", f"--nodes={count}"]
+    argv += [f"--het-group={component}"] if plus else []
     argv += [f"--ntasks={count}", "--ntasks-per-node=1"]
     argv += ["--mem=0", "--cpu-bind=none", "--mpi=none"]
     return [*argv, *([f"--nodelist={node}"] if node else [])]

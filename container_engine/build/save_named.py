@@ -51,14 +51,15 @@ def save(
     """
     words = [f"--container-name={kept.name}", f"--container-save={target}", "true"]
     env = {k: v for k, v in context.env.items() if not k.startswith(_OTHERS)}
+    job = slurm.jobs(env, context.uid).get(kept.job, kept.job)
     # the step finds a container by its name within this job
-    env["SLURM_JOB_ID"] = kept.job
+    env["SLURM_JOB_ID"] = job.partition("+")[0]
     env[MUST_EXIST] = "1"
     if not replaces:
         _reserve(target)
     before = _identity(target)
     try:
-        argv = [*slurm.beside(kept.job, node), slurm.NO_INPUT, "--export=ALL", *words]
+        argv = [*slurm.beside(job, node), slurm.NO_INPUT, "--export=ALL", *words]
         status = subprocess.run(argv, env=slurm.without_step(env), check=False).returncode
     except OSError as error:
         raise CeError(f"cannot start srun: {reason(error)}") from None

@@ -59,8 +59,9 @@ class RunningStep(Model):
     environment: Annotated[str, about("as in --environment")]
     image: Annotated[str, about("the image's name")]
     traced: Annotated[bool, about("whether it has a trace; always true here")]
-    plain: Annotated[str, about("JOB.STEP with the job's own number, also of a job array")]
+    plain: Annotated[str, about("JOB.STEP as the step's variables have it, also of a job array")]
     container: Annotated[str, about("as in --container-name; empty without a name")]
+    job: Annotated[str, about("JOB, or JOB+COMPONENT of a heterogeneous job")]
     image_reads: Annotated[
         dict[str, list[ImageReads]] | None, about("with -v: what each node has read")
     ] = None

@@ -24,8 +24,9 @@ _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(\d+)(?:\+\d+)?")
 class Step(NamedTuple):
     """A running step. `environment`, `image` and `container`, its name, are from its trace, if any.
 
-    `id` is as squeue shows it, 7_3.0 for a job array; `plain` is the number that Slurm gave to this
-    job, with the step's, by which its tasks and traces know it.
+    `id` is as squeue shows it, 7_3.0 for a job array; `plain` is the job's number, or that of the
+    first component of a heterogeneous one, with the step's, by which its tasks and traces know it.
+    `job` is what srun is told (`base/slurm.py`).
     """
 
     id: str
@@ -37,6 +38,7 @@ class Step(NamedTuple):
     traced: bool
     plain: str
     container: str = ""
+    job: str = ""
 
 
 def running(context: Context) -> list[Step]:
@@ -51,21 +53,15 @@ def running(context: Context) -> list[Step]:
         match = _STEP.fullmatch(identity)
         if match and len(facts) == 3:
             listed.append((match, facts))
-    numbers = _numbers(context) if any(not match[1].isdigit() for match, _facts in listed) else {}
+    jobs = slurm.jobs(context.env, context.uid) if listed else {}
     found = []
     for match, (nodes, elapsed, name) in listed:
-        plain = f"{numbers.get(match[1], match[1])}.{match[2]}"
+        job = jobs.get(match[1], match[1])
+        plain = f"{job.partition('+')[0]}.{match[2]}"
         trace = step_traces.first(directory, plain) if plain in known else None
         container = str(trace.facts.get("container", "")) if trace is not None else ""
-        found.append(Step(match[0], name, nodes, elapsed, *_traced(trace), plain, container))
+        found.append(Step(match[0], name, nodes, elapsed, *_traced(trace), plain, container, job))
     return found
-
-
-def _numbers(context: Context) -> dict[str, str]:
-    """Return the plain number of each of the user's jobs, by what squeue shows: 7_3 of an array."""
-    argv = ["squeue", "--noheader", f"--user={context.uid}", "--format=%i|%A"]
-    listing = slurm.answer(argv, context.env)
-    return dict(line.split("|", 1) for line in listing.split() if "|" in line)
 
 
 def _traced(trace: step_traces.Trace | None) -> tuple[str, str, bool]:
@@ -138,10 +134,11 @@ def is_of_job(step: Step, job: str) -> bool:
 
 
 class Place(NamedTuple):
-    """A step, as JOB.STEP, and one of its nodes."""
+    """A step, as JOB.STEP, one of its nodes, and the step's job, as srun is told."""
 
     step: str
     node: str
+    job: str
 
 
 def place(wanted: str, node: str | None, context: Context) -> Place:
@@ -149,17 +146,22 @@ def place(wanted: str, node: str | None, context: Context) -> Place:
 
     Raise UserError.
     """
-    step = choose(running(context), wanted, context.env.get("SLURM_JOB_ID", ""))
-    known = slurm.hosts(step.nodes, context.env)
-    if node is not None and node not in known:
-        raise UserError(f"step {step.id} does not run on {node}", f"it runs on {step.nodes}")
-    return Place(step.plain, node or known[0])
+    steps = running(context)
+    step = choose(steps, wanted, context.env.get("SLURM_JOB_ID", ""))
+    # a step of several components of a heterogeneous job is listed once for each
+    parts = [one for one in steps if one.plain == step.plain]
+    places = [(host, one) for one in parts for host in slurm.hosts(one.nodes, context.env)]
+    for host, one in places:
+        if host == node or (node is None and one == step):
+            return Place(step.plain, host, one.job)
+    nodes = ",".join(one.nodes for one in parts)
+    raise UserError(f"step {step.id} does not run on {node}", f"it runs on {nodes}")
 
 
 def image_reads(step: Step, context: Context) -> dict[str, Reads]:
     """Ask the nodes of a step what they have read from its image files. Raise CeError."""
     count = len(slurm.hosts(step.nodes, context.env))
-    argv = slurm.beside(step.plain.partition(".")[0], step.nodes, count)
+    argv = slurm.beside(step.job, step.nodes, count)
     argv += [f"{context.prefix}/bin/ce", "ps", "--here", step.plain]
     said = slurm.answer(argv, slurm.without_step(context.env))
     answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -182,7 +184,7 @@ def go(place: Place, words: Sequence[str], context: Context, options: Sequence[s
 
     Raise CeError.
     """
-    argv = [*slurm.beside(place.step.partition(".")[0], place.node), *options]
+    argv = [*slurm.beside(place.job, place.node), *options]
     argv += [f"{context.prefix}/bin/ce", *words]
     try:
         os.execvpe("srun", argv, slurm.without_step(context.env))

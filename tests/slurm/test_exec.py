@@ -76,6 +76,52 @@ def test_exec_goes_to_the_node_that_is_asked_for_also_from_a_job_with_an_environ
     assert "does not run on n3" in done.stderr
 
 
+@pytest.fixture
+def heterogeneous(cluster: Cluster, demo: str, shared: Path) -> Iterator[str]:
+    """Yield the id of a job of two components; a step runs in each, and then one in both."""
+    step = f"srun --overlap --environment={demo} --het-group"
+    script = cluster.write(
+        "#!/bin/sh\n#SBATCH -N1 -n1 -w n1\n#SBATCH hetjob\n#SBATCH -N1 -n1 -w n2\n"
+        f"{step}=0 --container-name=first sleep 99 &\n"
+        f"{step}=1 --container-name=second sleep 99 &\n"
+        f"{step}=0,1 sleep 99 &\nwait\n"
+    )
+    done = cluster.run(["sbatch", "--parsable", f"--output={shared}/out", str(script)])
+    try:
+        until("four parts of steps", lambda: len(_steps(cluster)) == 4, 60)
+        yield done.stdout.strip()
+    finally:
+        cluster.run(["scancel", done.stdout.strip()])
+
+
+def _steps(cluster: Cluster) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(ce(cluster, "ps", "--json").stdout)["steps"]
+    return found
+
+
+def test_steps_of_a_heterogeneous_job_are_reached_in_each_component(
+    cluster: Cluster, heterogeneous: str, shared: Path
+) -> None:
+    steps = {step["container"]: step for step in _steps(cluster)}
+    assert steps["second"]["nodes"] == "n2"
+    both = [step["id"] for step in _steps(cluster) if step["container"] == ""]
+    assert both[0].startswith(f"{heterogeneous}.")
+    where = ["printenv", "SLURMD_NODENAME"]
+    for words, node in (
+        (["first"], "n1"),
+        (["second"], "n2"),
+        ([steps["second"]["id"]], "n2"),
+        ([both[0]], "n1"),
+        (["-w", "n2", both[0]], "n2"),
+    ):
+        done = ce(cluster, "exec", *words, "--", *where)
+        assert (done.stdout, done.returncode) == (f"{node}\n", 0), (words, done.stderr)
+    job = steps["second"]["id"].partition(".")[0]
+    for number, name in enumerate(("second", steps["second"]["id"], f"{job}.second")):
+        done = ce(cluster, "save", name, str(shared / f"{number}.sqsh"))
+        assert (done.returncode, (shared / f"{number}.sqsh").is_file()) == (0, True), done.stderr
+
+
 def test_exec_sees_what_only_the_container_has(cluster: Cluster, running: str) -> None:
     done = ce(cluster, "exec", running, "--", "cat", "/etc/os-release")
     assert "Container Engine demo" in done.stdout

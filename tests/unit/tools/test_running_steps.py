@@ -59,7 +59,7 @@ def test_the_number_of_a_job_counts_before_a_name() -> None:
 @pytest.fixture
 def squeue(tmp_path: Path) -> Context:
     """Return a context whose Slurm has a job, a task of a job array and a heterogeneous job."""
-    steps = ["7.0|n1|0:01|sh", "8_3.0|n2|0:02|sh", "8_3.batch|n2|0:02|batch", "11+1.0+1|n2|0:03|sh"]
+    steps = ["7.0|n1|0:01|sh", "8_3.0|n2|0:02|sh", "8_3.batch|n2|0:02|batch", "12.0|n2|0:03|sh"]
     programs = tmp_path / "slurm"
     programs.mkdir()
     (programs / "squeue").write_text(
@@ -85,7 +85,8 @@ def test_the_nodes_of_a_step_are_asked_what_they_have_read(squeue: Context) -> N
     ):
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
-    of_array = Step("8_3.0", "sh", "n[1-2]", "0:01", "", "", traced=True, plain="9.0")
+    plain = step("9.0", traced=True)
+    of_array = plain._replace(id="8_3.0", nodes="n[1-2]", job="9")
     assert image_reads(of_array, squeue) == {"n1": [one], "n2": [one]}
     asked = (programs / "asked").read_text()
     for word in ("--jobid=9", "--nodes=2", "--ntasks=2", "--nodelist=n[1-2]", "ps --here 9.0"):
@@ -93,8 +94,8 @@ def test_the_nodes_of_a_step_are_asked_what_they_have_read(squeue: Context) -> N
 
 
 def test_steps_of_arrays_and_heterogeneous_jobs_are_listed(squeue: Context) -> None:
-    found = {step.id: step.plain for step in running(squeue)}
-    assert found == {"7.0": "7.0", "8_3.0": "9.0", "11+1.0+1": "12.0"}
+    found = {step.id: (step.plain, step.job) for step in running(squeue)}
+    assert found == {"7.0": ("7.0", "7"), "8_3.0": ("9.0", "9"), "12.0": ("11.0", "11+1")}
 
 
 @pytest.mark.parametrize("word", ["", "train", "-1", ".0"])
