@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
     `id` is as squeue shows it, 7_3.0 for a job array; `plain` is the job's number, or that of the
     first component of a heterogeneous one, with the step's, by which its tasks and traces know it.
-    `job` is what srun is told (`base/slurm.py`).
+    `job` is the job as `slurm.beside` takes it.
     """
 
     id: str
@@ -134,7 +134,7 @@ def is_of_job(step: Step, job: str) -> bool:
 
 
 class Place(NamedTuple):
-    """A step, as JOB.STEP, one of its nodes, and the step's job, as srun is told."""
+    """A step as JOB.STEP, one of its nodes, and its job as `slurm.beside` takes it."""
 
     step: str
     node: str

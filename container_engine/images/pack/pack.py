@@ -243,9 +243,12 @@ def sizes(
             path = os.path.join(where, name)
             status = os.lstat(path)
             check(path, status)
-            is_seen = status.st_nlink > 1 and (status.st_dev, status.st_ino) in seen
-            if not stat.S_ISDIR(status.st_mode) and not is_seen:
-                seen.add((status.st_dev, status.st_ino))
+            if stat.S_ISDIR(status.st_mode):
+                continue
+            if status.st_nlink == 1:
+                yield status.st_size
+            elif status.st_ino not in seen:
+                seen.add(status.st_ino)
                 yield status.st_size
 
 

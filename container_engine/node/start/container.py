@@ -70,7 +70,7 @@ class Container(Frozen):
     unshared: Sequence[int]
     workdir: str
     control: socket
-    # at which a ce-reaper of services waits for the end; None: no services
+    # the guard closes it at the end, for which a ce-reaper of services waits; None: no services
     end: socket | None = None
     # lines for the user
     warnings: Sequence[str] = ()
