@@ -52,8 +52,28 @@ def jobs(env: Mapping[str, str], uid: int) -> dict[str, str]:
     argv = ["squeue", "--noheader", f"--user={uid}", "--format=%i|%A"]
     for line in answer(argv, env).split():
         shown, _bar, number = line.partition("|")
-        found[shown] = found[number] = shown if "+" in shown else number
+        found[shown] = found[number] = _taken(shown, number)
     return found
+
+
+def nodes_of(job: str, env: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> dict[str, str]:
+    """Return the nodes of a job that runs, by each of its parts as `into` takes it, or nothing.
+
+    `job` is as squeue shows it, or a plain number. Raise CeError.
+    """
+    argv = ["squeue", "--noheader", f"--jobs={job}", "--states=RUNNING", "--format=%i|%A|%N"]
+    lines = [line.split("|", 2) for line in answer(argv, env, timeout_s).split()]
+    return {_taken(shown, number): nodes for shown, number, nodes in lines}
+
+
+def _taken(shown: str, number: str) -> str:
+    return shown if "+" in shown else number
+
+
+def into(job: str) -> list[str]:
+    """Return srun's options for a step in a job (see jobs)."""
+    number, plus, component = job.partition("+")
+    return [f"--jobid={number}", *([f"--het-group={component}"] if plus else [])]
 
 
 def beside(job: str, node: str | None, count: int = 1) -> list[str]:
@@ -62,9 +82,7 @@ def beside(job: str, node: str | None, count: int = 1) -> list[str]:
     It runs on `node`, or on the job's first node if that is None. `node` may be a list of `count`
     nodes, with a process on each.
     """
-    number, plus, component = job.partition("+")
-    argv = ["srun", "--quiet", f"--jobid={number}", "--overlap", f"--nodes={count}"]
-    argv += [f"--het-group={component}"] if plus else []
+    argv = ["srun", "--quiet", *into(job), "--overlap", f"--nodes={count}"]
     argv += [f"--ntasks={count}", "--ntasks-per-node=1"]
     argv += ["--mem=0", "--cpu-bind=none", "--mpi=none"]
     return [*argv, *([f"--nodelist={node}"] if node else [])]

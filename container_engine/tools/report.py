@@ -29,7 +29,7 @@ from container_engine.tools.doctor.finding import Finding
 from container_engine.tools.running_steps import trace_directory
 from container_engine.tools.step_traces import Trace
 
-JOB = re.compile(r"\d+(_\d+)?(\.\d+)?")
+JOB = re.compile(r"\d+([_+]\d+)?(\.\d+)?")
 _TIMEOUT_S = 30
 _VERSIONS = ("srun", "podman", "crun", "conmon", "skopeo")
 _MOST_STEPS, _MOST_NODES, _MOST_LOGS = 20, 16, 5
@@ -75,8 +75,6 @@ def subject(job: str | None, context: Context) -> Subject:
         directory = trace_directory(context)
         known = step_traces.steps(directory, context.uid) if job and directory else []
         wanted = step_traces.of_job(directory, known, job or "")[:_MOST_STEPS]
-        if wanted and job and "_" in job:
-            job = wanted[0].partition(".")[0]  # srun --jobid takes plain numbers only
         found = {step: step_traces.read(directory, step) for step in wanted}
         traces = {step: nodes for step, nodes in found.items() if nodes}
     except (CeError, OSError):
@@ -265,17 +263,18 @@ def _doctor(context: Context) -> str:
 
 def _doctor_of_nodes(subject: Subject) -> str:
     context, number = subject.context, subject.job.partition(".")[0]
-    argv = ["squeue", "--noheader", f"--jobs={number}", "--states=RUNNING", "--format=%N"]
     try:
-        running = slurm.answer(argv, context.env, _TIMEOUT_S).split()
+        running = slurm.nodes_of(number, context.env, _TIMEOUT_S)
     except CeError as error:
         text = f"job {number} is not running, or Slurm reports: {error}"
         raise UserError(text + _instead(subject)) from None
     if not running:
         raise UserError(f"job {number} is not running{_instead(subject)}")
-    group = cluster.Group(tuple(slurm.hosts(",".join(running), context.env)))
-    ce = f"{context.prefix}/bin/ce"
-    answers, busy = cluster.ask([group], ce, [f"--jobid={number}"], context.env)
+    groups = [
+        cluster.Group(tuple(slurm.hosts(nodes, context.env)), tuple(slurm.into(job)))
+        for job, nodes in running.items()
+    ]
+    answers, busy = cluster.ask(groups, f"{context.prefix}/bin/ce", (), context.env)
     lines = []
     for finding, nodes in [*busy, *cluster.fold(answers)]:
         lines.append(f"{','.join(nodes)}:")

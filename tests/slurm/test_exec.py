@@ -122,6 +122,21 @@ def test_steps_of_a_heterogeneous_job_are_reached_in_each_component(
         assert (done.returncode, (shared / f"{number}.sqsh").is_file()) == (0, True), done.stderr
 
 
+def test_the_report_of_a_heterogeneous_job_is_about_the_nodes_of_all_components(
+    cluster: Cluster, heterogeneous: str, shared: Path
+) -> None:
+    for job in (heterogeneous, f"{heterogeneous}+1"):
+        done = ce(cluster, "report", "-o", str(shared / job), job)
+        assert done.returncode == 0, done.stderr
+        assert "not in the report: doctor" not in done.stdout
+        text = (shared / job).read_text()
+        doctor = text.partition("==== doctor on the nodes of the job ====")[2]
+        asked = {line.removesuffix(":") for line in doctor.splitlines() if line.startswith("n")}
+        assert set(",".join(asked).split(",")) == {"n1", "n2"}, doctor
+        assert "no answer" not in doctor
+        assert f"step {heterogeneous}." in text.partition("==== traces ====")[2]
+
+
 def test_exec_sees_what_only_the_container_has(cluster: Cluster, running: str) -> None:
     done = ce(cluster, "exec", running, "--", "cat", "/etc/os-release")
     assert "Container Engine demo" in done.stdout

@@ -18,6 +18,8 @@ from container_engine.tools.doctor.finding import Finding, State, failed, warnin
 _LIMIT_S = 600
 _ROOM_S = 30  # the longest wait of a step for resources on its nodes
 _NO_ROOM = 75  # srun's exit code if it waited in vain
+# a new job asks for little memory, to fit beside others; a step in a job needs none of its memory
+_NEW_JOB = (f"--immediate={_ROOM_S}", "--mem=500M")
 # checks with a result that an upgrade changes and that usually is equal on all nodes of a cluster
 _ALIKE = ("kernel", "podman", "crun", "conmon", "installation", "slurm", "plugstack.conf", "tasks")
 # checks of the site's own files, which should be the same on all nodes, and the remedy if not
@@ -32,10 +34,10 @@ _RESERVED = ("maint", "resv")
 
 
 class Group(NamedTuple):
-    """The nodes of one step, in a job in `partition`, which is empty within an allocation."""
+    """The nodes of one step, and srun's options for it: by default it is in this allocation."""
 
     names: tuple[str, ...]
-    partition: str = ""
+    options: tuple[str, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -70,7 +72,7 @@ def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
     for name, place in found.items():
         members.setdefault(place, []).append(name)
     usable = [
-        Group(tuple(names), partition)
+        Group(tuple(names), (f"--partition={partition}", *_NEW_JOB))
         for (partition, state), names in members.items()
         if state.startswith(_USABLE)
     ]
@@ -123,9 +125,7 @@ def _ask(
     names = group.names
     argv = ["srun", "--quiet", f"--nodes={len(names)}", "--ntasks-per-node=1", "--overlap"]
     argv += [f"--nodelist={','.join(names)}", "--kill-on-bad-exit=0"]
-    # a step needs none of its allocation's memory; a new job asks for little, to fit beside others
-    own = (f"--partition={group.partition}", f"--immediate={_ROOM_S}", "--mem=500M")
-    argv += own if group.partition else ("--mem=0",)
+    argv += ["--mem=0", *group.options]
     own_env = {**slurm.on_the_host(env), "SLURM_EXIT_IMMEDIATE": str(_NO_ROOM)}
     asked = time.time()
     try:

@@ -324,6 +324,15 @@ def test_a_task_of_a_job_array_is_found_by_the_name_that_slurm_shows(step: Path)
         step_traces.choose(str(step), "8_4", os.geteuid())
 
 
+def test_a_component_of_a_heterogeneous_job_is_found_by_the_name_that_slurm_shows(
+    step: Path,
+) -> None:
+    for wanted in ("7+0", "7+1", "7+1.0"):
+        assert step_traces.choose(str(step), wanted, os.geteuid()) == "7.0"
+    with pytest.raises(UserError, match=r"^8\+1: no trace in "):
+        step_traces.choose(str(step), "8+1", os.geteuid())
+
+
 def test_root_is_shown_how_to_see_the_trace_of_a_users_job(step: Path) -> None:
     with pytest.raises(UserError) as caught:
         step_traces.choose(str(step), "8", 0)

@@ -106,11 +106,11 @@ def test_nodes_are_asked_by_partition_and_state_and_those_that_are_not_up_are_on
     slurm: Callable[[str, str], dict[str, str]],
 ) -> None:
     asked, absent = groups(slurm(SINFO, SRUN))
-    assert [(group.partition, *group.names) for group in asked] == [
-        ("all", "n1", "n2"),
-        ("full", "n3"),
-        ("full", "n4"),
-        ("all", "n5"),
+    assert [(group.options[0], *group.names) for group in asked] == [
+        ("--partition=all", "n1", "n2"),
+        ("--partition=full", "n3"),
+        ("--partition=full", "n4"),
+        ("--partition=all", "n5"),
     ]
     assert [(entry.nodes, entry.finding.message) for entry in absent] == [
         (("n6", "n7"), "drain: not asked")
@@ -121,7 +121,7 @@ def test_an_idle_node_for_which_a_job_is_planned_is_up(
     slurm: Callable[[str, str], dict[str, str]],
 ) -> None:
     asked, _others = groups(slurm("echo n1 plnd all*", SRUN))
-    assert asked == [(("n1",), "all")]
+    assert [group.names for group in asked] == [("n1",)]
 
 
 @pytest.mark.parametrize(
