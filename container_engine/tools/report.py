@@ -29,7 +29,7 @@ from container_engine.tools.doctor.finding import Finding
 from container_engine.tools.running_steps import trace_directory
 from container_engine.tools.step_traces import Trace
 
-JOB = re.compile(r"\d+([_+]\d+)?(\.\d+)?")
+JOB = re.compile(r"\d+([_+]\d+)?(\.\d+(\+\d+)?)?")
 _TIMEOUT_S = 30
 _VERSIONS = ("srun", "podman", "crun", "conmon", "skopeo")
 _MOST_STEPS, _MOST_NODES, _MOST_LOGS = 20, 16, 5

@@ -116,7 +116,7 @@ def _is_credible(status: os.stat_result, uid: int) -> bool:
 def choose(directory: str, wanted: str, uid: int) -> str:
     """Return JOB.STEP for JOB (its newest step), JOB.STEP or `last`. Raise UserError.
 
-    JOB may also be a task of a job array, 7_3, or a component of a heterogeneous job, 7+1.
+    JOB may also be a task of a job array, 7_3. Components count as the whole: 7+1, 7+1.0, 7.0+1.
     """
     known = steps(directory, uid)
     if wanted == "last" and known:
@@ -145,8 +145,8 @@ def _refuse_others(directory: str, wanted: str, uid: int) -> None:
 
 def of_job(directory: str, known: Sequence[str], wanted: str) -> list[str]:
     """Return the `known` steps that JOB or JOB.STEP names (see choose)."""
-    job, _dot, number = wanted.partition(".")
-    job = job.partition("+")[0]  # the steps of all components have the number of the first
+    # all components of a job or step have the numbers of the first
+    job, _dot, number = re.sub(r"\+\d+", "", wanted).partition(".")
     is_array = "_" in job
     return [
         step

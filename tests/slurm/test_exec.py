@@ -125,7 +125,7 @@ def test_steps_of_a_heterogeneous_job_are_reached_in_each_component(
 def test_the_report_of_a_heterogeneous_job_is_about_the_nodes_of_all_components(
     cluster: Cluster, heterogeneous: str, shared: Path
 ) -> None:
-    for job in (heterogeneous, f"{heterogeneous}+1"):
+    for job in (heterogeneous, f"{heterogeneous}+1", f"{heterogeneous}.0+1"):
         done = ce(cluster, "report", "-o", str(shared / job), job)
         assert done.returncode == 0, done.stderr
         assert "not in the report: doctor" not in done.stdout

@@ -327,7 +327,7 @@ def test_a_task_of_a_job_array_is_found_by_the_name_that_slurm_shows(step: Path)
 def test_a_component_of_a_heterogeneous_job_is_found_by_the_name_that_slurm_shows(
     step: Path,
 ) -> None:
-    for wanted in ("7+0", "7+1", "7+1.0"):
+    for wanted in ("7+0", "7+1", "7+1.0", "7.0+1"):
         assert step_traces.choose(str(step), wanted, os.geteuid()) == "7.0"
     with pytest.raises(UserError, match=r"^8\+1: no trace in "):
         step_traces.choose(str(step), "8+1", os.geteuid())
