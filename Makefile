@@ -33,7 +33,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-slurm-1 test-slurm-2 test-slurm-3 test-further-1 test-further-2 test-further-3 test-further-4 test-further-podman check-further test-podman test-packaging test-clones sandbox-images test-slurm-core \
+.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-core check-further test-packaging test-clones sandbox-images test-slurm-core \
 	bench bench-scale bench-images bench-reading bench-tree check-podman test-by-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 bundle bundle-arm64 check-bundle gpu-bundle vm-packages metrics-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -177,26 +177,30 @@ test-integration: $(VENV)/.dev sandbox-engine $(if $(T),,metrics-packages) ## te
 test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes; T=FILE::TEST is one of them
 	@$(PYTEST) $(SLOW) $(or $(T),tests/slurm)
 
-# All at once, after sandbox-images: two installations at one time would meet.
-FURTHER := $(shell grep -v '^\#' tests/further)
-test-slurm-1 test-slurm-2 test-slurm-3: test-slurm-%: $(VENV)/.dev
-	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/3 $(filter-out $(FURTHER),$(wildcard tests/slurm/test_*.py))
-test-further-1 test-further-2 test-further-3 test-further-4: test-further-%: $(VENV)/.dev
-	@tests/apart further-$* $(PYTEST) $(SLOW) --part $*/4 $(filter tests/slurm/%,$(FURTHER))
-test-further-podman: $(VENV)/.dev
-	@tests/apart further-podman $(PYTEST) $(SLOW) $(filter tests/integration/%,$(FURTHER))
-FURTHER_ROWS := test-further-1 | test-further-2 | test-further-3 | test-further-4 | test-further-podman
+# After sandbox-images: two installations at one time would meet.
+CORE := $(shell grep -v '^\#' tests/systems/core)
+test-core: $(VENV)/.dev
+	@tests/apart core $(PYTEST) $(SLOW) $(CORE)
+
+# What the core leaves. As many rows at once as two processors can bear.
+SLURM_ROWS := test-slurm-1 test-slurm-2 test-slurm-3 test-slurm-4 test-slurm-5 test-slurm-6 test-slurm-7
+PODMAN_ROWS := test-podman-1 test-podman-2
+.PHONY: $(SLURM_ROWS) $(PODMAN_ROWS)
+$(SLURM_ROWS): test-slurm-%: $(VENV)/.dev
+	@tests/apart slurm-$* $(PYTEST) $(SLOW) --part $*/$(words $(SLURM_ROWS)) tests/slurm
+$(PODMAN_ROWS): test-podman-%: $(VENV)/.dev
+	@tests/apart podman-$* $(PYTEST) $(SLOW) --part $*/$(words $(PODMAN_ROWS)) $(filter-out $(PACKAGING),$(wildcard tests/integration/test_*.py))
+FIRST_ROWS := test-slurm-1 | test-slurm-2 | test-slurm-3 | test-podman-1
+SECOND_ROWS := test-slurm-4 | test-slurm-5 | test-slurm-6 | test-slurm-7 | test-podman-2
 # They bring a user, which would count as left behind by a row.
 metrics-packages:
 	@sandbox/packages --only prometheus prometheus-node-exporter
 
-check-further: deps metrics-packages ## the tests of packages, clusters and Podman that `make check` leaves to CI (tests/further)
-	@tests/check sandbox-images "$(FURTHER_ROWS) | test-packaging | test-by-podman"
+check-further: deps metrics-packages ## the tests of packages, clusters and Podman that `make check` leaves to CI
+	@tests/check sandbox-images "$(FIRST_ROWS)" "$(SECOND_ROWS) | test-packaging | test-by-podman"
 
 # Apart there is no network, which making a package or a bundle needs.
 PACKAGING := tests/integration/test_package.py tests/integration/test_metrics.py tests/integration/test_gpu_script.py
-test-podman: $(VENV)/.dev
-	@tests/apart podman $(PYTEST) $(SLOW) $(filter-out $(FURTHER) $(PACKAGING),$(wildcard tests/integration/test_*.py))
 
 # They need sandbox-images, too.
 test-clones: $(VENV)/.dev ## a choice of the tests in clones at unusual places, with a hostile environment
@@ -213,7 +217,7 @@ sandbox-images: sandbox-engine
 	@PYTHONPATH=sandbox $(PYTHON) -m tests.slurm.debuggers $(CE_SANDBOX_DIR)/cache/packages
 
 test-slurm-core: $(VENV)/.dev sandbox-engine ## what says most about plugin and launcher, in about a minute
-	@$(PYTEST) $$(grep -v '^#' tests/systems/core)
+	@$(PYTEST) $(CORE)
 
 ##@ Benchmarks
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
@@ -249,11 +253,11 @@ check-launchers: $(VENV)/.dev sandbox-engine ## launchers of others against this
 BY_PODMAN := $(CE_SANDBOX_DIR)/prefix/etc/container-engine/conf.d/10-podman.toml
 test-by-podman: $(VENV)/.dev
 	@tests/apart by-podman sh -c 'mkdir -p "$${0%/*}" && echo "start = \"podman\"" >"$$0" && exec "$$@"' $(BY_PODMAN) \
-		$(PYTEST) $(SLOW) $$(grep -v '^#' tests/systems/core)
+		$(PYTEST) $(SLOW) $(CORE)
 
 check-podman: $(VENV)/.dev sandbox-images ## cluster and Podman tests with Podman as what creates containers
 	@mkdir -p $(dir $(BY_PODMAN)) && echo 'start = "podman"' > $(BY_PODMAN); trap "rm -f $(BY_PODMAN)" EXIT; \
-		$(if $(T),$(PYTEST) $(SLOW) $(T),tests/check "test-slurm-1 | test-slurm-2 | test-slurm-3 | test-podman" "$(FURTHER_ROWS)")
+		$(if $(T),$(PYTEST) $(SLOW) $(T),tests/check "$(FIRST_ROWS) | test-core" "$(SECOND_ROWS)")
 
 check-debian13: ## all cluster and Podman tests with Slurm 24.11 and Podman 5.4, in a Debian 13 of their own
 	@tests/systems/debian 13

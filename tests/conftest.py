@@ -66,7 +66,9 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--part", metavar="N/OF", help="only one part: whole files, which take about as long each"
+        "--part",
+        metavar="N/OF",
+        help="only one part: files, which take about as long each, without the tests of the core",
     )
 
 
@@ -79,8 +81,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     counts = Counter(item.path for item in items)
     seconds = {str(path): _seconds(path, count) for path, count in counts.items()}
     chosen = part_of(seconds, number, parts)
-    config.hook.pytest_deselected(items=[item for item in items if str(item.path) not in chosen])
-    items[:] = [item for item in items if str(item.path) in chosen]
+    core = set((config.rootpath / "tests/systems/core").read_text().splitlines())
+    found: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        found[str(item.path) in chosen and not core & names(item.nodeid)].append(item)
+    config.hook.pytest_deselected(items=found[False])
+    items[:] = found[True]
+
+
+def names(identity: str) -> set[str]:
+    """Return the names that select a test: its own, that of all its cases, that of its file."""
+    return {identity, identity.partition("[")[0], identity.partition("::")[0]}
 
 
 def _seconds(path: Path, count: int) -> float:

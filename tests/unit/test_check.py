@@ -13,10 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TARGETS = (
-    *("deps", "lint", "docs", "sandbox-images", "test-slurm-1", "test-slurm-2"),
-    *("test-slurm-3", "test-podman", "unit", "c-tests"),
-)
+TARGETS = ("deps", "lint", "docs", "sandbox-images", "test-core", "unit", "c-tests")
 Completed = subprocess.CompletedProcess[str]
 Check = Callable[..., Completed]
 
@@ -83,7 +80,7 @@ def test_other_steps_may_be_given(check: Check) -> None:
 
 
 # the first step, a later one of a row, and those of two rows
-@pytest.mark.parametrize("target", ["deps", "docs", "test-slurm-1", "unit"])
+@pytest.mark.parametrize("target", ["deps", "docs", "test-core", "unit"])
 def test_one_that_fails_fails_the_check_and_is_shown_again(check: Check, target: str) -> None:
     done = check({target: "echo what is wrong; exit 2"})
     assert done.returncode == 1
@@ -95,7 +92,7 @@ def test_nothing_is_begun_after_a_failure(check: Check) -> None:
     done = check({"lint": "exit 1"})
     assert "this is deps" in done.stdout
     assert "this is docs" not in done.stdout
-    assert summary(done)["test-slurm-1"] == "not run to its end"
+    assert summary(done)["test-core"] == "not run to its end"
 
 
 def test_asked_to_go_on_it_makes_all_and_fails(check: Check) -> None:
@@ -105,7 +102,7 @@ def test_asked_to_go_on_it_makes_all_and_fails(check: Check) -> None:
     assert words == {t: "FAILED" if t in {"lint", "unit"} else "ok" for t in TARGETS}
 
 
-@pytest.mark.parametrize("target", ["unit", "test-slurm-1"])
+@pytest.mark.parametrize("target", ["unit", "test-core"])
 def test_an_outcome_that_cannot_be_written_down_is_a_failure(check: Check, target: str) -> None:
     """This happens on a full disk."""
     done = check({target: 'mkdir "$(echo "$TMPDIR"/tmp.*)"/' + target})
@@ -135,14 +132,14 @@ def test_what_is_left_is_named_and_fails_the_check(check: Check, tmp_path: Path)
 
 
 def test_a_killed_make_is_a_failure(check: Check) -> None:
-    done = check({"test-podman": "kill -9 $$"})
+    done = check({"c-tests": "kill -9 $$"})
     assert done.returncode == 1
-    assert summary(done)["test-podman"].startswith("FAILED")
+    assert summary(done)["c-tests"].startswith("FAILED")
 
 
 @pytest.mark.parametrize(
     ("target", "hangs"),
-    [("test-slurm-1", "kill -STOP $$"), ("unit", "trap '' TERM; sleep 300 & wait")],
+    [("test-core", "kill -STOP $$"), ("unit", "trap '' TERM; sleep 300 & wait")],
 )
 def test_a_row_that_hangs_is_ended_at_the_limit_and_fails(
     check: Check, tmp_path: Path, target: str, hangs: str
@@ -154,7 +151,7 @@ def test_a_row_that_hangs_is_ended_at_the_limit_and_fails(
     assert done.returncode == 1
     assert time.monotonic() - begin < 50
     assert summary(done)[target] == "not run to its end"
-    assert summary(done)["test-slurm-2"].startswith("ok")
+    assert summary(done)["c-tests"].startswith("ok")
     assert "not over after 8 s (CHECK_LIMIT_S)" in done.stderr
 
 
@@ -223,12 +220,15 @@ def test_the_checks_are_targets_of_the_makefile() -> None:
     assert made >= set(TARGETS)
 
 
-def test_what_the_check_leaves_out_is_there_and_is_in_ci() -> None:
-    lines = (ROOT / "tests/further").read_text().splitlines()
-    files = [line for line in lines if not line.startswith("#")]
-    assert files == sorted(str(path.relative_to(ROOT)) for path in map(ROOT.joinpath, files))
-    assert [file for file in files if not (ROOT / file).is_file()] == []
+def test_what_the_check_leaves_out_is_in_ci() -> None:
+    text = (ROOT / "Makefile").read_text()
     assert re.search(r"^within \d+ make check-further$", (ROOT / ".ci/run").read_text(), re.M)
+    assert 'tests/check sandbox-images "$(FIRST_ROWS)" "$(SECOND_ROWS) | ' in text
+    made, begun = (
+        [row for line in re.findall(pattern, text, re.M) for row in re.findall(r"test-\S+", line)]
+        for pattern in (r"^(?:SLURM|PODMAN)_ROWS := .*", r"^(?:FIRST|SECOND)_ROWS := .*")
+    )
+    assert sorted(begun) == sorted(made)
 
 
 def test_nothing_that_is_given_on_the_command_line_is_a_variable_of_the_makefiles() -> None:
