@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/image_figures.h"
@@ -39,18 +40,21 @@ static int read_figures(int fds, const char *name, struct ce_figures *found)
 	    memcmp(link, CE_FIGURES_LINK, sizeof link - 1) != 0)
 		return -1;
 	CE_AUTO_FD file = openat(fds, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	return pread(file, found, sizeof *found, 0) == sizeof *found &&
-			       memchr(found->image, '\0', sizeof found->image) != NULL ?
-		       0 :
-		       -1;
+	int is_whole = pread(file, found, sizeof *found, 0) == sizeof *found &&
+		       memchr(found->image, '\0', sizeof found->image) != NULL;
+	return is_whole ? 0 : -1;
 }
 
-void ce_figures_print(FILE *stream, long guard)
+char *ce_figures_text(long guard)
 {
-	char path[64];
+	char path[64], *text = NULL;
 	const char *name, *comma = "";
 	struct ce_figures found;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
 
+	if (stream == NULL)
+		return NULL;
 	snprintf(path, sizeof path, "/proc/%ld/fd", guard);
 	CE_AUTO_DIR *fds = opendir(path);
 	while ((name = ce_next_name(fds)) != NULL) {
@@ -59,4 +63,6 @@ void ce_figures_print(FILE *stream, long guard)
 		print_figures(stream, &found, comma);
 		comma = ",";
 	}
+	(void)fclose(stream);
+	return text;
 }

@@ -2,6 +2,7 @@
 #include "launcher_reply.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -89,6 +90,11 @@ int ce_reply_look(int reply, struct ce_container *container, struct ce_error *er
 	return failure(answer, err);
 }
 
+static const char unsaved[] =
+	"F--container-save: nothing was saved: the process that saves the container was killed, for "
+	"example by scancel or a time limit\nce: hint: to save the container before the end of its step, use "
+	"ce save\nce: see: ce help container-save";
+
 int ce_reply_await_save(int reply, int launcher, int64_t deadline_ms, char *text, size_t size)
 {
 	char dropped;
@@ -98,8 +104,11 @@ int ce_reply_await_save(int reply, int launcher, int64_t deadline_ms, char *text
 	(void)recv(reply, &dropped, 1, MSG_DONTWAIT);
 	(void)ce_wait_either(reply, launcher, deadline_ms);
 	ssize_t n = recv(reply, text, size - 1, MSG_DONTWAIT);
-	text[n > 0 ? n : 0] = '\0';
-	return n > 0 && text[0] == CE_ANSWER_SAVED;
+	if (n > 0)
+		text[n] = '\0';
+	else
+		snprintf(text, size, "%s", unsaved);
+	return text[0] == CE_ANSWER_SAVED;
 }
 
 int ce_reply_is_ready(int reply)

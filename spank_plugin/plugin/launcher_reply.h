@@ -18,14 +18,9 @@ int ce_reply_look(int reply, struct ce_container *container, struct ce_error *er
 
 /* Remove the answer from the socket, signal to the launcher that the tasks have ended, and wait until it
  * reports what became of saving the container, or until it ends; `launcher` is its pidfd. Put the report into
- * `text`: one letter and a message, or "" if there is none. Return 1 if the container was saved, else 0. Call
+ * `text`: one letter, a message and the lines below it. Return 1 if the container was saved, else 0. Call
  * it as the user only, as ce_reply_look. */
 int ce_reply_await_save(int reply, int launcher, int64_t deadline_ms, char *text, size_t size);
-
-/* the message if the launcher ends without a report */
-#define CE_UNSAVED                                                                              \
-	"--container-save: nothing was saved: the process that saves the container was killed, " \
-	"for example by scancel or a time limit"
 
 /* Return whether the answer reports that the container is ready. Receives no descriptor, so root may call
  * it. */

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "session.h"
 
-#include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,9 +25,7 @@ enum { FAILED_WAIT_MS = 300 };
 
 static int is_over(const struct ce_launcher *launcher)
 {
-	struct pollfd life = { .fd = launcher->life, .events = POLLIN };
-
-	return poll(&life, 1, 0) > 0;
+	return ce_wait_readable(launcher->life, 0);
 }
 
 int ce_session_wait(const struct ce_launcher *launcher, int timeout_s,
@@ -69,14 +67,6 @@ static void kill_tasks(void)
 	for (size_t i = 0; i < watch.task_count; i++)
 		ce_pidfd_kill(watch.tasks[i], SIGKILL);
 	pthread_mutex_unlock(&watch.lock);
-}
-
-static void wait_for_end(void)
-{
-	struct pollfd life = { .fd = watch.launcher->life, .events = POLLIN };
-
-	while (poll(&life, 1, -1) < 0 && errno == EINTR)
-		;
 }
 
 /* Return whether Slurm is killing the whole step. It does that when a step is cancelled, reaches a limit
@@ -124,7 +114,8 @@ static void *watch_session(void *unused)
 	struct ce_end end;
 
 	(void)unused;
-	wait_for_end();
+	while (!ce_wait_readable(watch.launcher->life, ce_now_ms() + INT_MAX))
+		;
 	/* If the launcher never reported that the container is ready, there was no
 	 * session, and the tasks know why. */
 	if (!ce_reply_is_ready(watch.launcher->reply))

@@ -25,7 +25,7 @@
 
 /* the child's waits, one after the other */
 enum { LAUNCHER_WAIT_MS = 2000, GUARD_WAIT_MS = 2000, ATTENDED_WAIT_MS = 2000 };
-enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, CLAIM_WAIT_MS = 400 };
+enum { CHILD_WAIT_MS = 9000, FINISH_WAIT_MS = 1000, CLAIM_WAIT_MS = 400, ARRIVAL_MS = 100 };
 /* Saving a container may take as long as the site lets an image be packed (import_timeout_s). The processes
  * that do it belong to the step, which ends them with its time limit or scancel: a save is waited for as long
  * as they live. */
@@ -72,6 +72,13 @@ static int claim_soon(int marks, const struct message *message)
 	return waitid(P_PIDFD, (id_t)child, &end, WEXITED) < 0 || end.si_status != 1;
 }
 
+/* Give a line time to reach srun: of a step whose task was ended by a signal, Slurm drops what is printed in
+ * the last milliseconds. */
+static void let_arrive(void)
+{
+	ce_wait_readable(-1, ce_now_ms() + ARRIVAL_MS);
+}
+
 static void tell(const void *context)
 {
 	const struct message *death = context;
@@ -81,6 +88,7 @@ static void tell(const void *context)
 	(void)ce_reply_look(CHILD_REPLY, &container, &err);
 	if (claim_soon(container.marks, death))
 		ce_say_error(death->launcher->shared->node, death->text, ce_end_help(death->text));
+	let_arrive();
 }
 
 /* Let the launcher save the container, unless its step is being ended, and print what became of it. */
@@ -91,15 +99,10 @@ static void save(const char *node, int is_terminated)
 	(void)ce_send(CHILD_GATE, SAVING_WORD, 1, NULL, 0);
 	if (is_terminated)
 		(void)ce_send(CHILD_REPLY, DONE_WORD, 1, NULL, 0);
-	if (ce_reply_await_save(CHILD_REPLY, CHILD_PROCESS, ce_now_ms() + SAVE_WAIT_MS, text, sizeof text)) {
-		ce_say(node, "saved", text + 1);
-		return;
-	}
-	char *end = text[0] != '\0' ? strchr(text, '\n') : NULL;
-	if (end != NULL)
-		*end = '\0';
-	ce_say_error(node, text[0] != '\0' ? text + 1 : CE_UNSAVED,
-		     end != NULL ? end + 1 : CE_HELP_CONTAINER_SAVE);
+	int is_saved = ce_reply_await_save(CHILD_REPLY, CHILD_PROCESS, ce_now_ms() + SAVE_WAIT_MS, text,
+					   sizeof text);
+	ce_say(node, is_saved ? "saved" : "error", text + 1);
+	let_arrive();
 }
 
 /* Return the process ID of the guard, 0 if there is none. `guard` is a pidfd, or whatever the user's launcher
@@ -136,22 +139,10 @@ static void warn_if_full(const struct ce_launcher *launcher, const struct ce_con
 		 "the container's space in memory (%" PRIu64 " MiB) is full: files outside of mounts "
 		 "are kept there\n" CE_HELP_CONTAINER_SPACE,
 		 bytes >> 20);
-	if (bytes > 0 && claim_soon(container->marks, &(struct message){ launcher, text }))
-		ce_say(launcher->shared->node, "warning", text);
-}
-
-/* Return what has been counted of the images, as ce_figures_print does; NULL without memory. */
-static char *image_reads(long guard)
-{
-	char *text = NULL;
-	size_t size;
-	FILE *stream = open_memstream(&text, &size);
-
-	if (stream == NULL)
-		return NULL;
-	ce_figures_print(stream, guard);
-	(void)fclose(stream);
-	return text;
+	if (bytes == 0 || !claim_soon(container->marks, &(struct message){ launcher, text }))
+		return;
+	ce_say(launcher->shared->node, "warning", text);
+	let_arrive();
 }
 
 /* Kill what a task has left running. In a container of a job, Slurm kills what belongs to this step. */
@@ -171,30 +162,28 @@ static void end_session(const void *context)
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	/* Without an answer there is no session to end cleanly. */
-	int rc = ce_reply_look(CHILD_REPLY, &container, &err);
-	if (rc == 0 && container.is_saved)
+	if (ce_reply_look(CHILD_REPLY, &container, &err) < 0)
+		return;
+	if (container.is_saved)
 		save(launcher->shared->node, launcher->is_terminated);
 	/* After its answer the launcher hands the end of hooks to the guard and writes the trace; on a busy
 	 * machine the tasks may end before it has done so. */
-	if (rc == 0 && !ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
+	if (!ce_wait_readable(container.launcher, ce_now_ms() + LAUNCHER_WAIT_MS))
 		ce_pidfd_kill(container.launcher, SIGKILL);
-	long guard = rc == 0 ? process_of(container.guard) : 0;
-	if (rc == 0)
-		warn_if_full(launcher, &container, guard);
+	long guard = process_of(container.guard);
+	warn_if_full(launcher, &container, guard);
 	/* from the guard, before it ends: one that was killed has none */
-	CE_AUTO_FREE char *reads = rc == 0 ? image_reads(guard) : NULL;
-	if (rc == 0 && ce_wait_readable(container.attended, 0))
+	CE_AUTO_FREE char *reads = ce_figures_text(guard);
+	if (ce_wait_readable(container.attended, 0))
 		kill_left(&container, 1);
 	shutdown(CHILD_LIFE, SHUT_RDWR);
-	if (rc == 0) {
-		if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
-			ce_pidfd_kill(container.guard, SIGKILL);
-			ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
-		}
-		kill_left(&container, 0);
-		ce_shared_write(launcher->shared, container.trace, reads);
-		ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
+	if (!ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS)) {
+		ce_pidfd_kill(container.guard, SIGKILL);
+		ce_wait_readable(container.guard, ce_now_ms() + GUARD_WAIT_MS);
 	}
+	kill_left(&container, 0);
+	ce_shared_write(launcher->shared, container.trace, reads);
+	ce_wait_readable(container.attended, ce_now_ms() + ATTENDED_WAIT_MS);
 }
 
 /* Let the job's holder of images end, whose pidfd it has sent. */

@@ -216,10 +216,25 @@ def test_a_task_ended_by_sigterm_replaces_no_image(
     with started(cluster, "srun", "-n1", *options, *command) as job:
         number = job.wait_for_lines(1)[0]
         assert cluster.run(["scancel", number]).returncode == 0
-        job.process.wait(60)
+        said = job.wait(60).stderr
         until("the end", lambda: not cluster.run(["squeue", "-h", "-j", number]).stdout, 60)
+    assert "--container-save: nothing was saved: a task was ended by SIGTERM" in said
     assert saved.read_text() == "before"
     assert list(shared.glob(".ce-save-*")) == []
+
+
+def test_what_is_said_at_the_end_of_a_step_whose_task_died_of_a_signal_arrives(
+    cluster: Cluster, shared: Path
+) -> None:
+    """Slurm drops what such a task prints last, natively too."""
+    edf = cluster.edf(image="busybox")
+    script = cluster.write(
+        f"for _ in 1 2 3 4 5; do srun -n1 --environment={edf} --container-save={shared}/x.sqsh"
+        " sh -c 'kill -TERM $$'; done\n"
+    )
+    said = cluster.run(["salloc", "-Q", "-N1", "-n1", "sh", str(script)]).stderr
+    assert said.count("nothing was saved: a task was ended by SIGTERM") == 5, said
+    assert said.count("ce: see: ce help container-save") == 5
 
 
 KEPT = """

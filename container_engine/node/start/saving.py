@@ -117,5 +117,6 @@ def at_the_end(
     text = f"{protocol.CE_ANSWER_SAVED}{os.fsdecode(done.stdout.strip())}"
     if done.returncode:
         said = os.fsdecode(done.stderr.strip()).removeprefix("ce: error: ")
+        said += "" if "\n" in said else f"\nce: see: ce help {_SEE}"
         text = f"{protocol.CE_ANSWER_FAILED}--container-save: {said}"
     reply.send(text.encode("utf-8", "surrogateescape")[:_LONGEST])

@@ -43,8 +43,11 @@ TEST("what a launcher says of saving the container follows its answer")
 
 TEST("a launcher that ends without a report has saved nothing")
 {
-	char text[64] = "before";
+	char text[512] = "before", brief[5];
 
 	CHECK_INT(told("R/work", NULL, text, sizeof text), 0);
-	CHECK_TEXT(text, "");
+	CHECK_CONTAINS(text, "F--container-save: nothing was saved: the process that saves the container");
+	CHECK_CONTAINS(text, "\nce: see: ce help container-save");
+	CHECK_INT(told("R/work", NULL, brief, sizeof brief), 0);
+	CHECK_TEXT(brief, "F--c");
 }
