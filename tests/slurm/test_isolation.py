@@ -366,7 +366,7 @@ def test_a_profile_beside_the_configuration_is_for_all_that_enters_a_container(
     line = cluster.write(
         f'base_environment = "{demo}"\nstartup = ["export SEEN=\\"$$({look})\\""]\n'
     )
-    beside = f"srun --environment={demo} sleep 30 & sleep 2; {ce} exec $SLURM_JOB_ID.0 -- {look}"
+    beside = f"srun --environment={demo} sleep 1000 & sleep 2; {ce} exec $SLURM_JOB_ID.0 -- {look}"
     argv = {
         "srun": ["srun", f"--environment={demo}", *look.split()],
         "ce run": [str(ce), "run", demo, "--", *look.split()],

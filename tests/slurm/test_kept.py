@@ -197,7 +197,9 @@ def test_a_killed_guard_ends_its_own_step_alone(cluster: Cluster, shared: Path) 
         f"{wait.format(f'{shared}/up')}\n"
         f"srun -n1 --overlap --container-name=d sh -c '{second}' > {shared}/out & two=$!\n"
         f"{wait.format(f'{shared}/joined')}\n"
-        "pkill -KILL -o -u $(id -u) -x ce-guard\n"
+        "for pid in $(pgrep -u $(id -u) -x ce-guard); do"
+        " if grep -q job_$SLURM_JOB_ID/step_0 /proc/$pid/cgroup; then break; fi; done\n"
+        "kill -KILL $pid\n"
         f"wait %1 || true; touch {shared}/over; wait $two; cat {shared}/out\n",
     )
     assert done.returncode == 0, done.stderr
@@ -262,7 +264,7 @@ def test_a_container_cannot_be_joined_for_namespaces_that_it_has_not(
     srun = f"srun -n1 --overlap --environment={cluster.edf()} --container-name=u"
     done = job(
         cluster,
-        f"{srun} --container-unshare=ipc sleep 20 & sleep 4\n"
+        f"{srun} --container-unshare=ipc sleep 1000 & sleep 4\n"
         f"{srun} --container-unshare=ipc readlink /proc/self/ns/ipc > {shared}/in\n"
         f"readlink /proc/self/ns/ipc > {shared}/out; ! cmp -s {shared}/in {shared}/out\n"
         f"{srun} --container-unshare=ipc,net true || echo refused\n"
@@ -364,7 +366,7 @@ def test_mpi_works_in_a_step_that_joins(cluster: Cluster) -> None:
     srun = f"srun --overlap --environment={cluster.edf(image='openmpi')} --container-name=m"
     done = job(
         cluster,
-        f"export UCX_TLS=sysv,self\n{srun} -n1 sleep 20 & sleep 3\n"
+        f"export UCX_TLS=sysv,self\n{srun} -n1 sleep 1000 & sleep 3\n"
         f"{srun} -n2 --mpi=pmix mpi-probe ring\nscancel -s KILL $SLURM_JOB_ID.0; wait || true\n",
         "-N1",
         "-n2",
@@ -380,7 +382,7 @@ def test_enroots_commands_know_the_names_of_the_job(cluster: Cluster, demo: str)
         f"srun --environment={demo} --container-name=t sh -c "
         "'echo $CE_CONTAINER_NAME; ln -s etc /y; touch /x'\n"
         f"srun {enroot} list\n"
-        f"srun -n1 --overlap --container-name=t sleep 15 & sleep 4\n"
+        f"srun -n1 --overlap --container-name=t sleep 1000 & sleep 4\n"
         f"pid=$(srun -n1 --overlap {enroot} list -f | awk -v n={name} '$1 == n {{print $2}}')\n"
         f"srun -n1 --overlap {enroot} exec $pid ls /x\n"
         f"srun -n1 --overlap {enroot} remove {name} || echo in use\n"
@@ -400,7 +402,7 @@ def test_enroots_commands_know_the_names_of_the_job(cluster: Cluster, demo: str)
 def test_outside_of_a_job_a_name_alone_joins_what_runs(cluster: Cluster, demo: str) -> None:
     done = job(
         cluster,
-        f"srun -n1 --overlap --environment={demo} --container-name=o sh -c 'touch /x; sleep 20' &\n"
+        f"srun -n1 --overlap --environment={demo} --container-name=o sh -c 'touch /x; sleep 100' &\n"
         "sleep 4; id=$SLURM_JOB_ID\n"
         "env -u SLURM_JOB_ID srun --jobid=$id -n1 --overlap --container-name=o ls /x\n"
         "scancel -s KILL $id.0; wait || true\n",

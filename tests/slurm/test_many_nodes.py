@@ -68,7 +68,8 @@ def test_a_container_on_each_node_is_nothing_to_slurmctld(cluster: Cluster, demo
         assert cluster.srun("-N1", "-w", "n1", "--exclusive", "true").returncode == 0
         counts.append(_messages(cluster))
     native, ours = (after - before for before, after in pairwise(counts))
-    assert native - 3 <= ours <= native + 3
+    # a message per node would be _MANY more; on a busy machine some are sent twice
+    assert abs(ours - native) < _MANY // 4
 
 
 def test_where_all_nodes_fail_there_is_one_block_and_the_trace_has_their_range(

@@ -150,6 +150,24 @@ def test_archives_of_every_usual_form_are_read(form: int) -> None:
         assert {m.mtime for m in files} == {1_600_000_000}
 
 
+# the oldest number and the zero time of Go, a corrupt one of a backup, and times after 2106
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize(
+    ("seconds", "kept"),
+    [
+        *((old, 0) for old in (-(1 << 63), -62_135_596_800, -6_795_364_579, -1)),
+        *((late, (1 << 32) - 1) for late in (1 << 32, 7_258_118_400, (1 << 63) - 1)),
+    ],
+)
+def test_a_time_without_a_number_in_squashfs_becomes_the_nearest(
+    seconds: int, kept: int, form: int
+) -> None:
+    info = tarfile.TarInfo("a")
+    info.mtime = seconds
+    with tarfile.open(fileobj=io.BytesIO(quick([info.tobuf(form) + bytes(1024)]))) as merged:
+        assert [member.mtime for member in merged] == [kept]
+
+
 def test_sizes_beyond_eight_gigabytes_survive() -> None:
     entry = tar_header.Entry(b"f", tar_header.FILE, 0o644, 0, 9 << 30, b"")
     found = next(iter(Reader(Stream([tar_header.header(entry)]))))
