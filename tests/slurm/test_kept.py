@@ -402,7 +402,7 @@ def test_enroots_commands_know_the_names_of_the_job(cluster: Cluster, demo: str)
 def test_outside_of_a_job_a_name_alone_joins_what_runs(cluster: Cluster, demo: str) -> None:
     done = job(
         cluster,
-        f"srun -n1 --overlap --environment={demo} --container-name=o sh -c 'touch /x; sleep 100' &\n"
+        f"srun -n1 --overlap --environment={demo} --container-name=o sh -c 'touch /x; sleep 99' &\n"
         "sleep 4; id=$SLURM_JOB_ID\n"
         "env -u SLURM_JOB_ID srun --jobid=$id -n1 --overlap --container-name=o ls /x\n"
         "scancel -s KILL $id.0; wait || true\n",
