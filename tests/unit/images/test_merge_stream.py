@@ -5,6 +5,7 @@ import os
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import example, given, settings
@@ -160,7 +161,7 @@ def test_archives_of_every_usual_form_are_read(form: int) -> None:
     ],
 )
 def test_a_time_without_a_number_in_squashfs_becomes_the_nearest(
-    seconds: int, kept: int, form: int
+    seconds: int, kept: int, form: Literal[1, 2]
 ) -> None:
     info = tarfile.TarInfo("a")
     info.mtime = seconds
