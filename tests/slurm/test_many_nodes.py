@@ -62,14 +62,17 @@ def test_all_nodes_have_one_plan_and_one_import(cluster: Cluster, shared: Path) 
 
 
 def test_a_container_on_each_node_is_nothing_to_slurmctld(cluster: Cluster, demo: str) -> None:
-    counts = [_messages(cluster)]
-    for options in ((), (f"--environment={demo}",)):
-        assert cluster.srun(*_EVERYWHERE, *options, "true").returncode == 0
-        assert cluster.srun("-N1", "-w", "n1", "--exclusive", "true").returncode == 0
-        counts.append(_messages(cluster))
-    native, ours = (after - before for before, after in pairwise(counts))
-    # a message per node would be _MANY more; on a busy machine some are sent twice
-    assert abs(ours - native) < _MANY // 4
+    for _attempt in range(3):
+        counts = [_messages(cluster)]
+        for options in ((), (f"--environment={demo}",)):
+            assert cluster.srun(*_EVERYWHERE, *options, "true").returncode == 0
+            assert cluster.srun("-N1", "-w", "n1", "--exclusive", "true").returncode == 0
+            counts.append(_messages(cluster))
+        native, ours = (after - before for before, after in pairwise(counts))
+        # on a busy machine some are sent twice: then it is tried again
+        if native - 3 <= ours <= native + 3:
+            break
+    assert native - 3 <= ours <= native + 3
 
 
 def test_where_all_nodes_fail_there_is_one_block_and_the_trace_has_their_range(

@@ -121,7 +121,7 @@ def test_an_idle_node_for_which_a_job_is_planned_is_up(
     slurm: Callable[[str, str], dict[str, str]],
 ) -> None:
     asked, _others = groups(slurm("echo n1 plnd all*", SRUN))
-    assert [group.names for group in asked] == [("n1",)]
+    assert asked == [(("n1",), ("--partition=all", "--immediate=30", "--mem=500M"))]
 
 
 @pytest.mark.parametrize(
