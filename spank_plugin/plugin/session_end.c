@@ -86,8 +86,9 @@ static void tell(const void *context)
 	struct ce_container container = CE_CONTAINER_INIT;
 
 	(void)ce_reply_look(CHILD_REPLY, &container, &err);
-	if (claim_soon(container.marks, death))
-		ce_say_error(death->launcher->shared->node, death->text, ce_end_help(death->text));
+	if (!claim_soon(container.marks, death))
+		return;
+	ce_say_error(death->launcher->shared->node, death->text, ce_end_help(death->text));
 	let_arrive();
 }
 
