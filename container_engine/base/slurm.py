@@ -38,6 +38,20 @@ def hosts(hostlist: str, env: Mapping[str, str]) -> list[str]:
     return answer(["scontrol", "show", "hostnames", hostlist], env).split()
 
 
+def own_nodes(env: Mapping[str, str]) -> dict[tuple[str, ...], list[str]]:
+    """Return the nodes of the job of `env`, by srun's options for each of its components.
+
+    The command of a heterogeneous salloc has no SLURM_JOB_NODELIST, the script of sbatch that of
+    the first component. Outside of a job there are none. Raise CeError.
+    """
+    size = int(env.get("SLURM_HET_SIZE") or 0)
+    lists: dict[tuple[str, ...], str] = {
+        (f"--het-group={n}",): env.get(f"SLURM_JOB_NODELIST_HET_GROUP_{n}", "") for n in range(size)
+    }
+    lists = lists or {(): env.get("SLURM_JOB_NODELIST", "")}
+    return {options: hosts(nodes, env) for options, nodes in lists.items() if nodes}
+
+
 # without this option srun reads what was meant for later commands of a script
 NO_INPUT = "--input=none"
 

@@ -50,7 +50,7 @@ class Question(NamedTuple):
     """What each node is asked. `traces` is the directory of `uid`'s traces, "" for none.
 
     `mpi` is the value of srun's --mpi by which ranks must find one another, "" for no MPI; `ask` is
-    the program that they run then.
+    the program that they run then. `component` has srun's options for one of a heterogeneous job.
     """
 
     environment: str
@@ -60,6 +60,7 @@ class Question(NamedTuple):
     env: Mapping[str, str]
     mpi: str = ""
     ask: str = ""
+    component: tuple[str, ...] = ()
 
 
 def longest_checks(plan: str) -> float:
@@ -99,7 +100,7 @@ def _is_running(question: Question) -> bool:
     """Check whether the job runs, or Slurm cannot say."""
     try:
         argv = ["squeue", "--noheader", "--format=%T", f"--jobs={question.env['SLURM_JOB_ID']}"]
-        return slurm.answer(argv, question.env).strip() in {"RUNNING", "SUSPENDED"}
+        return not {"RUNNING", "SUSPENDED"}.isdisjoint(slurm.answer(argv, question.env).split())
     except CeError:
         return True
 
@@ -172,7 +173,7 @@ def _srun(nodes: Sequence[str], question: Question, ranks: int = 1, mpi: str = "
     argv += ["--cpu-bind=none", f"--mpi={mpi}", "--kill-on-bad-exit=0", "--wait=0"]
     # Slurm ends what hangs after this process has gone, too
     argv += [f"--time={math.ceil(question.limit_s / 60) + 1}"]
-    return [*argv, f"--environment={question.environment}"]
+    return [*argv, *question.component, f"--environment={question.environment}"]
 
 
 def _srun_ranks(nodes: Sequence[str], question: Question) -> list[str]:

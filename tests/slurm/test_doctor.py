@@ -31,6 +31,15 @@ def test_all_nodes_are_asked_and_their_answers_folded(cluster: Cluster, demo: st
     assert done.stdout.endswith("asked: n[1-2]; 2 of 2 can start containers\n")
 
 
+def test_in_a_heterogeneous_job_the_nodes_of_all_components_are_asked(cluster: Cluster) -> None:
+    doctor = f"{cluster.prefix}/bin/ce doctor --all-nodes"
+    for job in (["salloc", "-Q", "-N1", "-w", "n1"], ["salloc", "-Q", "-N1", ":", "-N1"]):
+        done = cluster.run([*job, "sh", "-c", doctor])
+        asked = "n[1-2]; 2 of 2" if ":" in job else "n1; 1 of 1"
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.endswith(f"asked: {asked} can start containers\n"), done.stdout
+
+
 def test_a_store_that_cannot_be_written_is_found(cluster: Cluster, shared: Path) -> None:
     store = shared / "store"
     store.mkdir(mode=0o755)

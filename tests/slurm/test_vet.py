@@ -158,6 +158,18 @@ def test_a_node_that_hangs_costs_its_limit_and_hides_no_other(
     assert done.returncode == 0, done.stderr
 
 
+def test_each_component_of_a_heterogeneous_job_is_asked(cluster: Cluster, here: Path) -> None:
+    """The script of sbatch has the first component's list of nodes, but that of salloc has none."""
+    vet = "ce vet ./train.toml --limit 6 --exclude-file=bad 2>&1"
+    script = f"{vet}; rm stop-n2; SLURM_JOB_NODELIST=n1 {vet}"
+    (here / "stop-n2").touch()
+    job = ["salloc", "-Q", "-N1", "-w", "n1", ":", "-N1", "-w", "n2", "sh", "-c", script]
+    out = cluster.run(job, cwd=here, timeout=120).stdout
+    first, second = out.split("1 of 2 nodes are good\n")[:2]
+    assert re.match("good      n1\nsilent    n2: no answer within 6 s", first), out
+    assert re.match("good      n1\nexcluded  n2: [^\n]*no answer within 6 s", second), out
+
+
 def test_an_environment_without_a_container_judges_no_node(cluster: Cluster) -> None:
     done = cluster.run(["salloc", "-Q", "-N2", "ce", "vet", cluster.edf('image = ""\n', None)])
     assert (done.returncode, done.stdout) == (1, "")

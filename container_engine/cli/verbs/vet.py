@@ -64,7 +64,8 @@ def _positive(text: str) -> int:
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
     env, file = context.env, arguments.exclude_file
-    if not env.get("SLURM_JOB_ID") or not env.get("SLURM_JOB_NODELIST"):
+    nodes = slurm.own_nodes(env)
+    if not env.get("SLURM_JOB_ID") or not nodes:
         raise UserError("vet: this is no job", "for example: salloc -N 4 ce vet NAME")
     if arguments.json == "-" and arguments.good_nodes:
         raise UserError("vet: --json - and --good-nodes both print", "--json FILE writes a file")
@@ -75,7 +76,6 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if not plan:
         raise UserError("vet: the environment has no container", "name one with an image")
     excluded = vet.remembered(file, time.time()) if file else {}
-    nodes = slurm.hosts(env["SLURM_JOB_NODELIST"], env)
     question = vet.Question(
         environment=arguments.name,
         limit_s=arguments.limit or _LIMIT_S + vet.longest_checks(plan),
@@ -85,9 +85,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         mpi=arguments.mpi,
         ask=f"{context.libexec}/ce-ask",
     )
-    asked = [node for node in nodes if node not in excluded]
-    known = {one.node: one for one in (vet.vet(asked, question) if asked else ())}
-    found = [known.get(node) or Verdict(node, EXCLUDED, excluded[node]) for node in nodes]
+    found: list[Verdict] = []
+    for component, names in nodes.items():
+        asked = [node for node in names if node not in excluded]
+        verdicts = vet.vet(asked, question._replace(component=component)) if asked else ()
+        known = {one.node: one for one in verdicts}
+        found += [known.get(node) or Verdict(node, EXCLUDED, excluded[node]) for node in names]
     return _tell(found, arguments)
 
 

@@ -60,8 +60,8 @@ def groups(env: Mapping[str, str]) -> tuple[list[Group], list[Folded]]:
     Within an allocation its nodes are checked, otherwise all that are up. Raise UserError if none
     is, and CeError if Slurm does not answer.
     """
-    if env.get("SLURM_JOB_NODELIST"):
-        return [Group(tuple(slurm.hosts(env["SLURM_JOB_NODELIST"], env)))], []
+    if own := slurm.own_nodes(env):
+        return [Group(tuple(nodes), options) for options, nodes in own.items()], []
     found: dict[str, tuple[str, str]] = {}
     argv = ["sinfo", "--noheader", "--Node", "--format=%N %t %P"]
     for line in slurm.answer(argv, env).splitlines():
