@@ -33,7 +33,7 @@ REQUIRED := $(ROOT)/.required-$(call digest,pyproject.toml)
 INTERPRETER := $(ROOT)/libexec/python3
 PACKAGE := $(ROOT)/.package-$(call digest,$(sort $(SOURCES)) pyproject.toml LICENSE)
 
-.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-core check-further test-packaging test-clones sandbox-images test-slurm-core \
+.PHONY: help deps packages demo check docs generated recording format lint types unit c-tests test-integration test-slurm test-core check-further test-packaging test-clones sandbox-images \
 	bench bench-scale bench-images bench-reading bench-tree check-podman test-by-podman check-pyxis check-launchers check-debian13 check-debian13-core check-debian14 check-debian14-core deb rpm check-packages \
 	check-sanitizers check-sanitizers-core check-vm check-vm-core check-arm64 bundle bundle-arm64 check-bundle gpu-bundle vm-packages metrics-packages vm-up vm-down faults fuzz soak install sandbox-engine clean distclean
 
@@ -179,7 +179,7 @@ test-slurm: $(VENV)/.dev sandbox-engine ## tests on a real cluster of two nodes;
 
 # After sandbox-images: two installations at one time would meet.
 CORE := $(shell grep -v '^\#' tests/systems/core)
-test-core: $(VENV)/.dev
+test-core: $(VENV)/.dev ## what says most about plugin and launcher; after sandbox-images
 	@tests/apart core $(PYTEST) $(SLOW) $(CORE)
 
 # What the core leaves. As many rows at once as two processors can bear.
@@ -215,9 +215,6 @@ sandbox-images: sandbox-engine
 	@[ -d $(CE_SANDBOX_DIR)/images ] || { sandbox/up -n 2 && sandbox/down; } >/dev/null
 	@sandbox/make-image all >/dev/null
 	@PYTHONPATH=sandbox $(PYTHON) -m tests.slurm.debuggers $(CE_SANDBOX_DIR)/cache/packages
-
-test-slurm-core: $(VENV)/.dev sandbox-engine ## what says most about plugin and launcher, in about a minute
-	@$(PYTEST) $(CORE)
 
 ##@ Benchmarks
 bench: $(VENV)/.dev sandbox-engine ## measure against other ways to start a container
