@@ -61,6 +61,7 @@ _SHORTEST = 4  # characters: what is shorter is in too many words
 class Recipe(NamedTuple):
     """The inputs of a build. `arguments` are NAME=VALUE, `bases` images of this host.
 
+    `arch` is the image's architecture if it is not that of this host, else "".
     `text` is what Podman reads in place of the Containerfile, "" for the file itself. `secrets` are
     names with contents, which only a RUN line that asks for them may see. They are not in the
     digest: an image is the same with another password.
@@ -73,6 +74,7 @@ class Recipe(NamedTuple):
     bases: tuple[Base, ...] = ()
     text: str = ""
     secrets: tuple[tuple[str, str], ...] = ()
+    arch: str = ""
 
     @property
     def shown(self) -> str:
@@ -103,6 +105,7 @@ class Recipe(NamedTuple):
         given = [f"{one}={env[one]}" if one in env else one for one in self.arguments]
         ignores = [f"{end} {sha256(path)}" for end, path in self.ignores.items()]
         parts = (sha256(self.containerfile), self.target, *sorted(given), *bases, *ignores)
+        parts += (self.arch,) if self.arch else ()
         for part in parts:
             whole.update(f"{part}\0".encode("utf-8", "surrogateescape"))
         for line in _listed(self.context):
@@ -138,6 +141,7 @@ class Builder(NamedTuple):
             arguments, secrets = self._arguments(recipe)
             words += arguments
             words += [f"--target={recipe.target}"] if recipe.target else []
+            words += [f"--platform=linux/{recipe.arch}"] if recipe.arch else []
             words += ["--no-cache"] if fresh else []
             # Podman would ask a registry for images of this host, too
             words += ["--pull=always"] if fresh and not recipe.bases else []
@@ -157,7 +161,7 @@ class Builder(NamedTuple):
         except OSError as error:
             raise UserError(reason(error), see="store-unusable", name=layout) from None
         finally:
-            _forget(recipe.secrets, f"{cache_of(self.env, self.uid)}/tmp", self.timeout_s)
+            _forget(recipe.secrets, f"{self._place(recipe)}/tmp", self.timeout_s)
 
     @property
     def _signers(self) -> list[str]:
@@ -203,12 +207,20 @@ class Builder(NamedTuple):
 
     def _podman(self, recipe: Recipe, results: str) -> list[str]:
         """Return Podman's command line up to its subcommand."""
-        place = _private(cache_of(self.env, self.uid))
+        place = self._place(recipe)
         directories = [*_programs(self.env), place, results, recipe.context]
         # outer directories first, because one may contain another
         shown = [*sorted(directories, key=len), "--", *self._files(recipe), "--"]
         seen = [results, *shown]
         return self._command(place, seen, self._driver(place, seen))
+
+    def _place(self, recipe: Recipe) -> str:
+        """Return the directory for the steps of builds for this architecture, created if need be.
+
+        Podman reuses a step whatever architecture it was made for.
+        """
+        place = _private(cache_of(self.env, self.uid))
+        return _private(f"{place}/{recipe.arch}") if recipe.arch else place
 
     @property
     def _podmans_login(self) -> str:

@@ -71,7 +71,17 @@ _REMEDIES = tuple(
             "the image has no such program at this line: install it in a RUN line above, or begin"
             " FROM an image that has it",
         ),
+        (
+            r"history lists \d+ non-empty layers",
+            "this Podman builds on no image without a history: ce import -o base.sqsh IMAGE, then"
+            " FROM ./base.sqsh",
+        ),
         (r"unable to locate package", _UNKNOWN_PACKAGE),
+        (
+            r"exec format error",
+            "the step is for another processor: build on a host that has it, or where"
+            " qemu-user-static starts its programs (binfmt_misc)",
+        ),
         (
             r"/bin/(ba)?sh: no such file",
             "RUN needs a shell, which this image lacks: begin FROM one that has it, or only COPY",

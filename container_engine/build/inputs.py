@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -23,8 +24,16 @@ from container_engine.build.containerfile_lines import (
 )
 from container_engine.build.layout import Base
 from container_engine.images import image_files
-from container_engine.images.reference import LOCAL_REGISTRY, FileImage, RegistryImage, parse
+from container_engine.images.fetch.registry import check_platform
+from container_engine.images.reference import (
+    LOCAL_REGISTRY,
+    FileImage,
+    LocalImage,
+    RegistryImage,
+    parse,
+)
 from container_engine.images.resolve import configuration
+from container_engine.images.store.store import architecture
 from container_engine.submit.image_names import candidates
 
 if TYPE_CHECKING:
@@ -55,7 +64,7 @@ _MOST_SECRET = (1 << 17) - 64  # bytes: Linux's limit for a variable, less its n
 
 
 def recipe_of(
-    arguments: argparse.Namespace, places: Stores, context: Context
+    arguments: argparse.Namespace, places: Stores, arch: str, context: Context
 ) -> tuple[Recipe, list[From]]:
     """Return the inputs of the build, and the images that its stages begin with.
 
@@ -74,10 +83,11 @@ def recipe_of(
         tuple(arguments.build_arg),
         arguments.target,
         secrets=tuple(_secret(one, context) for one in arguments.secret),
+        arch=arch if arch != architecture() else "",
     )
     froms = _checked(text, recipe.shown, given)
     _check_target(arguments.target, text, recipe.shown)
-    bases = _bases(froms, places, source, context)
+    bases = _bases(froms, places, source, arch, context)
     here = {base.name for base in bases}
     # Podman looks up images of this host by the name as it is written
     changed = [one for one in froms if one.name in here and one.written != one.name]
@@ -190,7 +200,7 @@ def _check_target(target: str, text: str, shown: str) -> None:
 
 
 def _bases(
-    froms: Sequence[From], places: Stores, source: str, context: Context
+    froms: Sequence[From], places: Stores, source: str, arch: str, context: Context
 ) -> tuple[Base, ...]:
     """Return the images of this host that stages begin with: made here, or SquashFS files.
 
@@ -203,6 +213,9 @@ def _bases(
         path = _of_this_host(name, places, source)
         if path:
             described = configuration([path], context.env)  # refuses what is not an image
+            check_platform(LocalImage(name, "file", path), described, arch)
+            usual = {"architecture": arch, "os": "linux"}
+            described = json.dumps({**usual, **json.loads(described)}).encode()
             digest = image_files.known_digest(path) or image_files.computed_digest(path)
             found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
     return tuple(found.values())

@@ -24,7 +24,6 @@ from container_engine.base.errors import UserError
 from container_engine.images import squashfs
 from container_engine.images.confine.cage import Cage
 from container_engine.images.pack.layers import gzipped, hashed
-from container_engine.images.store.store import architecture
 
 _PIECE = 1 << 20
 _OCI = "application/vnd.oci.image"
@@ -71,8 +70,6 @@ def write_layout(
     os.makedirs(f"{layout}/blobs/sha256")
     layer, content = _layer(base, layout, env, timeout_s, packed=packed)
     config = {
-        "architecture": architecture(),
-        "os": "linux",
         **json.loads(base.configuration),
         "rootfs": {"type": "layers", "diff_ids": [content]},
         # one entry per layer; Podman reuses no step upon an entry without a time

@@ -198,11 +198,19 @@ def with_environment_hint(
 def with_similar_hint(
     error: UserError, text: str, context: Context, settings: SiteConfig
 ) -> UserError:
-    """Return the error; for an image that was not found, with a hint at a similar one."""
+    """Return the error; for an image that was not found, with a hint at a similar one.
+
+    That may be the image itself, for another architecture.
+    """
     if error.see in _NOT_THERE:
         roots = [store.root for store in stores(context, settings).all()]
-        similar = similar_image(text, roots, context)
-        error.hint = f"did you mean '{similar}'?" if similar else error.hint
+        meanings = _canonical(text, context)
+        archs = sorted({arch for name, arch in _known(roots) if name in meanings})
+        if archs:
+            wanted = architecture(settings.image_architecture)
+            error.hint = f"it is on this host for {' and '.join(archs)}, and {wanted} is needed"
+        elif similar := similar_image(text, roots, context):
+            error.hint = f"did you mean '{similar}'?"
     return error
 
 
@@ -211,19 +219,8 @@ def similar_image(text: str, roots: Sequence[str], context: Context) -> str | No
 
     It differs in its last part only: another registry, directory or tag is chosen, not misspelt.
     """
-    from container_engine.images.store.inventory import refs  # needed only after a mistake
-
-    try:
-        image = parse(text, context.cwd)
-    except UserError:
-        return None
-    if not isinstance(image, RegistryImage) or image.digest is not None:
-        return None
-    meanings = [one.canonical for one in candidates(image, context)]
-    if image.short:
-        meanings.append(f"{LOCAL_REGISTRY}/{meanings[0].rpartition('/')[2]}")
-    names = [one.ref.name for root in roots for one in refs(root) if one.ref is not None]
-    for meaning in meanings:
+    names = dict(_known(roots))
+    for meaning in _canonical(text, context):
         place, stem, tag = _parts(meaning)
         known = {
             other: name
@@ -235,6 +232,25 @@ def similar_image(text: str, roots: Sequence[str], context: Context) -> str | No
         if close is not None:
             return familiar(known[close]).removesuffix(":latest")
     return None
+
+
+def _canonical(text: str, context: Context) -> list[str]:
+    """Return the canonical names that a reference with a tag may stand for."""
+    try:
+        image = parse(text, context.cwd)
+    except UserError:
+        return []
+    if not isinstance(image, RegistryImage) or image.digest is not None:
+        return []
+    found = [one.canonical for one in candidates(image, context)]
+    return [*found, *([f"{LOCAL_REGISTRY}/{found[0].rpartition('/')[2]}"] if image.short else [])]
+
+
+def _known(roots: Sequence[str]) -> list[tuple[str, str]]:
+    """Return names in the stores, each with the architecture of its image."""
+    from container_engine.images.store.inventory import refs  # needed only after a mistake
+
+    return [(one.ref.name, one.arch) for root in roots for one in refs(root) if one.ref is not None]
 
 
 def _parts(name: str) -> tuple[str, str, str]:

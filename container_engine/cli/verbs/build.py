@@ -16,7 +16,7 @@ from container_engine.build.containerfile_lines import (
     without_effect,
 )
 from container_engine.build.inputs import read, recipe_of, refuse_missing
-from container_engine.cli.command_line.options import arch_of
+from container_engine.cli.command_line.options import add_arch
 from container_engine.compat.foreign import add_foreign_of_builds, refuse_foreign
 from container_engine.images.free_space import unusable
 from container_engine.images.reference import (
@@ -70,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-cache", action="store_true", help="rebuild everything, also if nothing has changed"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument("--platform", type=arch_of, help=argparse.SUPPRESS)
+    add_arch(parser)
     add_foreign_of_builds(parser)
 
 
@@ -80,13 +80,11 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.context is None:
         hint = f"for the directory you are in: ce {' '.join(arguments.words)} ."
         return messages.refuse("build: CONTEXT is missing, the directory of the build", hint)
-    if architecture(arguments.platform or "") != architecture():
-        why = f"build: --platform: this host builds for {architecture()} only"
-        return messages.refuse(why, "build on a host of that kind, also in a job")
     settings = site_config(context)
     own_store(context, settings)  # refuses if the user has no store to build into
-    places = stores(context, settings)
-    recipe, froms = recipe_of(arguments, places, context)
+    arch = architecture(arguments.arch or settings.image_architecture)
+    places = stores(context, settings, arch)
+    recipe, froms = recipe_of(arguments, places, arch, context)
     name = arguments.tag or local_name(FileImage(recipe.context, os.path.realpath(recipe.context)))
     try:
         made_of = recipe.digest(context.env)

@@ -86,6 +86,14 @@ def _heard(text: str) -> Output:
             "RUN needs a shell, which this image lacks",
         ),
         (
+            "[2/2] STEP 3/4: RUN make\nError: internal error: history lists 1 non-empty layers,"
+            " but we have 2 layers on disk\n",
+            125,
+            "D:5: RUN make: internal error: history lists 1 non-empty layers, but we have 2 layers"
+            " on disk",
+            "this Podman builds on no image without a history: ce import -o base.sqsh IMAGE",
+        ),
+        (
             f"[1/2] STEP 1/2: FROM docker.io/a/b:1 AS base\n{_PULL}{_PING}connection refused\n",
             125,
             "D:1: FROM docker.io/a/b:1 AS base: docker.io cannot be reached: connection refused",

@@ -156,6 +156,8 @@ def _image(
             "type": "layers",
             "diff_ids": stated([f"sha256:{_digest(tar)}" for tar in plain]),
         },
+        # without it, Podman 4.3 cannot build upon the image
+        "history": [{"created_by": "tests"} for _layer in layers],
     }
     media = "application/vnd.oci.image"
     manifest = {

@@ -1,0 +1,76 @@
+"""`ce build` for compute nodes of another architecture than this host's."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.registry import Registry, listing
+from tests.integration.test_push import Pushing
+from tests.unit.images import oci
+from tests.unit.images.oci import Member
+
+_ARCHS = ("amd64", "arm64")
+# the head of a static program for ARM, which no x86 host starts without an emulator
+_ARM_PROGRAM = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + b"\x02\0\xb7\0".ljust(48, b"\0")
+
+
+@pytest.fixture
+def me(registry: Registry, tmp_path: Path) -> Pushing:
+    return Pushing(registry, tmp_path)
+
+
+@pytest.fixture
+def base(me: Pushing) -> str:
+    """Return the name of an image that the registry has for both architectures."""
+    where, name = me.root / "index", me.name("base")
+    oci.layout_of_several(where, {arch: [[Member(arch, b"x")]] for arch in _ARCHS})
+    copy = ["skopeo", "copy", "-q", "--all", f"oci:{where}:latest", f"docker://{name}"]
+    subprocess.run(copy, env=me.registry.env, check=True)
+    return name
+
+
+def build(me: Pushing, text: str, *words: str) -> tuple[int, str, str]:
+    context = me.root / "context"
+    context.mkdir(exist_ok=True)
+    (context / "sh").write_bytes(_ARM_PROGRAM)
+    (context / "sh").chmod(0o755)
+    (context / "Dockerfile").write_text(text)
+    return me.done("build", *words, str(context))
+
+
+def test_each_architecture_has_its_own_base_image(me: Pushing, base: str) -> None:
+    for arch in (*_ARCHS, *_ARCHS):
+        for fresh in ((), ("--no-cache",)):
+            code, path, err = build(me, f"FROM {base}\nCOPY sh /bin/\n", "--platform", arch, *fresh)
+            assert code == 0, err
+            assert {"/amd64", "/arm64"} & listing(path.strip()) == {f"/{arch}"}, err
+            assert path.endswith(f"-{arch}.sqsh\n")
+            config = json.loads(Path(f"{path.strip()}.json").read_text())
+            assert config["architecture"] == arch
+
+
+def test_an_image_that_was_built_is_the_base_for_its_own_architecture_only(
+    me: Pushing, base: str
+) -> None:
+    code, path, err = build(me, f"FROM {base}\n", "--platform=linux/arm64", "-t", "mine:1")
+    assert code == 0, err
+    code, next_, err = build(me, "FROM mine:1\nENV A=b\n", "--platform=linux/arm64")
+    assert (code, "/arm64" in listing(next_.strip())) == (0, True), err
+    assert (
+        "hint: it is on this host for arm64, and amd64 is needed\n"
+        in me.done("inspect", "mine:1")[2]
+    )
+    for ending in ("", ".json"):
+        (me.root / f"context/base.sqsh{ending}").symlink_to(f"{path.strip()}{ending}")
+    code, _path, err = build(me, "FROM ./base.sqsh\n", "--platform=amd64")
+    assert code == 1
+    assert "'./base.sqsh': made for arm64, amd64 is needed\n" in err
+
+
+def test_a_step_that_this_host_cannot_run_says_what_can(me: Pushing) -> None:
+    code, _path, err = build(me, "FROM scratch\nCOPY sh /bin/\nRUN true\n", "--platform=arm64")
+    assert code == 1
+    assert "ce: error: Dockerfile:3: RUN true: exit code 1: /bin/sh: exec format error\n" in err
+    assert "qemu-user-static" in err
