@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*`\s*", re.IGNORECASE)
-_FROM = re.compile(r"FROM (?:--\S+ )*(\S+)(?: AS (\S+))?", re.IGNORECASE)
+_FROM = re.compile(r"FROM (?:--platform=(\S+) |--\S+ )*(\S+)(?: AS (\S+))?", re.IGNORECASE)
 _ARG = re.compile(r"ARG (.*)", re.IGNORECASE)
 _ARGUMENT = re.compile(r"""([A-Za-z_]\w*)(?:=("[^"]*"|'[^']*'|\S*))?""")
 # $NAME, ${NAME}, ${NAME:-DEFAULT}, ${NAME:+OTHER}
@@ -55,21 +55,28 @@ def line_of_complaint(complaint: str, containerfile: str) -> int:
 
 
 class From(NamedTuple):
-    """An image that a stage begins with; `lacks` is a variable of its name without a value."""
+    """An image that a stage begins with; `lacks` is a variable of its name without a value.
+
+    `platform` is that of its --platform, "" for none.
+    """
 
     line: int
     written: str
     name: str
     lacks: str
+    platform: str = ""
 
 
-def bases_of(containerfile: str, arguments: Mapping[str, str]) -> list[From]:
+def bases_of(
+    containerfile: str, arguments: Mapping[str, str], predefined: Mapping[str, str]
+) -> list[From]:
     """Return the images that stages begin with, leaving out names of earlier stages.
 
-    `arguments` are the values of ARG lines that the command line of the build gives.
+    `arguments` are the values of ARG lines that the command line of the build gives, `predefined`
+    those of variables that need no such line.
     """
     found: list[From] = []
-    values: dict[str, str] = {}
+    values = dict(predefined)
     stages, is_before = {"scratch"}, True
     for number, text in _instructions(containerfile):
         declared, begun = _ARG.fullmatch(text), _FROM.match(text)
@@ -78,20 +85,28 @@ def bases_of(containerfile: str, arguments: Mapping[str, str]) -> list[From]:
         if begun is None:
             continue
         is_before = False
-        written, stage = begun.groups()
+        platform, written, stage = begun.groups(default="")
         base, lacks = _expanded(written, values)
         if base.lower() not in stages:
-            found.append(From(number, written, base, lacks))
-        stages.add((stage or "").lower())
+            found.append(From(number, written, base, lacks, _expanded(platform, values)[0]))
+        stages.add(stage.lower())
     return found
 
 
-def with_names(containerfile: str, froms: Sequence[From]) -> str:
-    """Return the text with the names of images in place of variables in FROM lines."""
+def with_names(containerfile: str, froms: Sequence[From], platform: str = "") -> str:
+    """Return the text with names of images and platforms in place of variables in FROM lines.
+
+    FROM lines without a platform get this one.
+    """
     lines = containerfile.splitlines(keepends=True)
     for one in froms:
-        at = next(n for n in range(one.line - 1, len(lines)) if one.written in lines[n])
-        lines[at] = lines[at].replace(one.written, one.name, 1)
+        word = re.compile(rf"(?<!\S){re.escape(one.written)}(?!\S)")
+        at = next(n for n in range(one.line - 1, len(lines)) if word.search(lines[n]))
+        for number in range(one.line - 1, at + 1):
+            lines[number] = re.sub(r"--platform=\S+ *", "", lines[number])
+        option = f"--platform={one.platform or platform} " if one.platform or platform else ""
+        before, after = word.split(lines[at], maxsplit=1)
+        lines[at] = f"{before}{option}{one.name}{after}"
     return "".join(lines)
 
 
@@ -167,7 +182,7 @@ def first_mistake(containerfile: str) -> Mistake | None:
 def stages_of(containerfile: str) -> list[str]:
     """Return the names of the stages, in lower case."""
     begun = [_FROM.match(text) for _number, text in _instructions(containerfile)]
-    return [found[2].lower() for found in begun if found and found[2]]
+    return [found[3].lower() for found in begun if found and found[3]]
 
 
 def without_effect(containerfile: str) -> list[str]:

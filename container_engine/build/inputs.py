@@ -85,15 +85,16 @@ def recipe_of(
         secrets=tuple(_secret(one, context) for one in arguments.secret),
         arch=arch if arch != architecture() else "",
     )
-    froms = _checked(text, recipe.shown, given)
+    froms = _checked(text, recipe.shown, given, _predefined(arch))
     _check_target(arguments.target, text, recipe.shown)
     bases = _bases(froms, places, source, arch, context)
     here = {base.name for base in bases}
     # Podman looks up images of this host by the name as it is written
-    changed = [one for one in froms if one.name in here and one.written != one.name]
-    changed += [full for one in froms if (full := _with_registry(one, here, context)) != one]
-    as_read = with_names(text, changed) if changed else ""
-    return recipe._replace(bases=bases, text=as_read), froms
+    named = [_with_registry(one, here, context) for one in froms]
+    # Podman 4.3 has no BUILDPLATFORM, and takes the platform of one stage for those after it, too
+    platform = f"linux/{arch}" if any(one.platform for one in froms) else ""
+    as_read = with_names(text, named, platform)
+    return recipe._replace(bases=bases, text=as_read if as_read != text else ""), froms
 
 
 def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:
@@ -168,7 +169,17 @@ def _secret(text: str, context: Context) -> tuple[str, str]:
     return name, content
 
 
-def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
+def _predefined(arch: str) -> dict[str, str]:
+    """Return the variables that a Dockerfile has without ARG lines in its FROM lines."""
+    found: dict[str, str] = {}
+    for word, name in (("BUILD", architecture()), ("TARGET", arch)):
+        found |= {f"{word}PLATFORM": f"linux/{name}", f"{word}OS": "linux", f"{word}ARCH": name}
+    return found
+
+
+def _checked(
+    text: str, shown: str, given: Mapping[str, str], predefined: Mapping[str, str]
+) -> list[From]:
     """Return the images that stages begin with. Raise UserError for what no build can do.
 
     `shown` is the name of the file in messages. Podman's own messages are less clear, or come only
@@ -181,7 +192,7 @@ def _checked(text: str, shown: str, given: Mapping[str, str]) -> list[From]:
         where = f"{shown}:{mistake.line}" if mistake.line else shown
         hint = None if close else _OTHER_RECIPES.get(mistake.name.lower())
         raise UserError(why, hint, where=where, name=mistake.name or None)
-    froms = bases_of(text, given)
+    froms = bases_of(text, given, predefined)
     for one in froms:
         if one.lacks:
             why = f"FROM {one.written}: the variable {one.lacks} has no value"
@@ -208,13 +219,17 @@ def _bases(
 
     Podman would ask a registry for the names, where a stranger may own images of the same names.
     """
-    found = {}
-    for name in dict.fromkeys(one.name for one in froms):
-        path = _of_this_host(name, places, source)
+    found: dict[str, Base] = {}
+    for name, platform in dict.fromkeys((one.name, one.platform) for one in froms):
+        own = architecture(platform.removeprefix("linux/")) if platform else arch
+        path = _of_this_host(name, places.of_arch(own), source)
+        if path and found.get(name, (name, path))[1] != path:
+            hint = "give each its own name: ce build -t NAME"
+            raise UserError("means images of two architectures", hint, name=name)
         if path:
             described = configuration([path], context.env)  # refuses what is not an image
-            check_platform(LocalImage(name, "file", path), described, arch)
-            usual = {"architecture": arch, "os": "linux"}
+            check_platform(LocalImage(name, "file", path), described, own)
+            usual = {"architecture": own, "os": "linux"}
             described = json.dumps({**usual, **json.loads(described)}).encode()
             digest = image_files.known_digest(path) or image_files.computed_digest(path)
             found[name] = Base(name, path, digest, described, os.stat(path).st_uid)

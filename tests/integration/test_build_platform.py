@@ -74,3 +74,29 @@ def test_a_step_that_this_host_cannot_run_says_what_can(me: Pushing) -> None:
     assert code == 1
     assert "ce: error: Dockerfile:3: RUN true: exit code 1: /bin/sh: exec format error\n" in err
     assert "qemu-user-static" in err
+
+
+def test_a_stage_for_the_hosts_processor_changes_that_of_no_other(me: Pushing, base: str) -> None:
+    """It is how compilers are used for another processor; Podman 4.3 takes it for later stages."""
+    for start in (f"--platform=$BUILDPLATFORM {base}", f"--platform=linux/amd64 {base}"):
+        text = f"FROM {start} AS build\nFROM {base}\nCOPY --from=build /amd64 /made\n"
+        code, path, err = build(me, text, "--platform=linux/arm64")
+        assert code == 0, err
+        assert {"/arm64", "/made"} == listing(path.strip()), err
+        assert "BUILDPLATFORM" not in err
+
+
+def test_a_stage_may_begin_with_an_image_of_this_host_for_its_own_processor(
+    me: Pushing, base: str
+) -> None:
+    for arch in _ARCHS:
+        assert build(me, f"FROM {base}\n", f"--platform={arch}", "-t", f"mine:{arch}")[0] == 0
+    text = "FROM --platform=$BUILDPLATFORM mine:$BUILDARCH AS build\nFROM mine:$TARGETARCH\n"
+    code, path, err = build(me, f"{text}COPY --from=build /amd64 /made\n", "--platform=linux/arm64")
+    assert code == 0, err
+    assert {"/arm64", "/made"} == listing(path.strip()), err
+    assert build(me, f"FROM {base}\n", "--platform=arm64", "-t", "mine:amd64")[0] == 0
+    text = "FROM --platform=amd64 mine:amd64 AS build\nFROM mine:amd64\n"
+    code, _path, err = build(me, text, "--platform=linux/arm64")
+    assert code == 1
+    assert "'mine:amd64': means images of two architectures\n" in err

@@ -8,6 +8,7 @@ import pytest
 
 from container_engine.build import layout
 from container_engine.build.containerfile_lines import (
+    From,
     Mistake,
     bases_of,
     entrypoint_of,
@@ -15,6 +16,7 @@ from container_engine.build.containerfile_lines import (
     line_of,
     line_of_complaint,
     shortened,
+    stages_of,
     with_after_from,
     with_names,
     without_effect,
@@ -89,7 +91,7 @@ def test_an_image_without_variables_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def _bases(text: str, **arguments: str) -> list[tuple[int, str]]:
-    return [(one.line, one.name) for one in bases_of(text, arguments)]
+    return [(one.line, one.name) for one in bases_of(text, arguments, {})]
 
 
 def test_the_images_of_a_recipe_are_those_that_are_no_stages() -> None:
@@ -100,6 +102,22 @@ def test_the_images_of_a_recipe_are_those_that_are_no_stages() -> None:
     assert _bases(text) == [(1, "debian:12"), (5, "mine:1")]
 
 
+def test_a_stage_has_its_own_platform_which_may_be_that_of_the_host() -> None:
+    text = (
+        "ARG TARGETARCH\nFROM --platform=$BUILDPLATFORM a AS b\n"
+        "FROM --platform=linux/$TARGETARCH c-${TARGETARCH}\nFROM d\n"
+    )
+    predefined = {"BUILDPLATFORM": "linux/amd64", "TARGETARCH": "arm64"}
+    found = [(one.name, one.platform) for one in bases_of(text, {}, predefined)]
+    assert found == [("a", "linux/amd64"), ("c-arm64", "linux/arm64"), ("d", "")]
+    assert stages_of(text) == ["b"]
+    assert with_names(
+        "from \\\n  m AS m\nFROM --platform=linux/a a\n",
+        [From(1, "m", "docker.io/m", ""), From(3, "a", "b", "", "linux/a")],
+        "linux/arm64",
+    ) == ("from \\\n  --platform=linux/arm64 docker.io/m AS m\nFROM --platform=linux/a b\n")
+
+
 def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> None:
     text = (
         "ARG NAME=base TAG='1'\nARG WHOLE=\"${NAME}:$TAG\"\n"
@@ -107,7 +125,7 @@ def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> 
     )
     assert _bases(text) == [(3, "base:1"), (5, "base:2-x")]
     assert _bases(text, NAME="mine", TAG="9") == [(3, "mine:9"), (5, "mine:2-x")]
-    assert with_names(text, bases_of(text, {})).splitlines()[2:] == [
+    assert with_names(text, bases_of(text, {}, {})).splitlines()[2:] == [
         "FROM base:1",
         "ARG NAME=stage",
         "FROM base:2-x",
@@ -124,7 +142,7 @@ def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> 
     ],
 )
 def test_a_variable_without_a_value_is_found(text: str, lacks: str) -> None:
-    assert [one.lacks for one in bases_of(text, {})] == [lacks]
+    assert [one.lacks for one in bases_of(text, {}, {})] == [lacks]
 
 
 @pytest.mark.parametrize(
