@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*`\s*", re.IGNORECASE)
 _FROM = re.compile(r"FROM (?:--platform=(\S+) |--\S+ )*(\S+)(?: AS (\S+))?", re.IGNORECASE)
+_PLATFORM = re.compile(r"--platform=\S+ ")
 _ARG = re.compile(r"ARG (.*)", re.IGNORECASE)
 _ARGUMENT = re.compile(r"""([A-Za-z_]\w*)(?:=("[^"]*"|'[^']*'|\S*))?""")
 # $NAME, ${NAME}, ${NAME:-DEFAULT}, ${NAME:+OTHER}
@@ -34,11 +35,12 @@ def line_of(step: str, number: int, containerfile: str) -> int:
     apart. Podman 4 takes the lines of a here-document for steps, and 5 adds them to its instruction
     in brackets.
     """
-    wanted = " ".join(step.split())
+    wanted = _without_platform(" ".join(step.split()))
     found, place = [], 0
     for line, text in _instructions(containerfile):
         place = 1 if _FROM.match(text) else place + 1
-        if text == wanted or (_here_document(text) and wanted.startswith(f"{text} (")):
+        is_with_lines = _here_document(text) and wanted.startswith(f"{text} (")
+        if is_with_lines or _without_platform(text) == wanted:
             found.append((line, place))
     found = found if len(found) <= 1 else [one for one in found if one[1] == number]
     if not found:
@@ -96,31 +98,34 @@ def bases_of(
 def with_names(containerfile: str, froms: Sequence[From], platform: str = "") -> str:
     """Return the text with names of images and platforms in place of variables in FROM lines.
 
-    FROM lines without a platform get this one.
+    FROM lines without a platform get this one. Each of them becomes one line, with empty ones below
+    it in place of those that it went on on.
     """
     lines = containerfile.splitlines(keepends=True)
-    for one in froms:
-        word = re.compile(rf"(?<!\S){re.escape(one.written)}(?!\S)")
-        at = next(n for n in range(one.line - 1, len(lines)) if word.search(lines[n]))
-        for number in range(one.line - 1, at + 1):
-            lines[number] = re.sub(r"--platform=\S+ *", "", lines[number])
-        option = f"--platform={one.platform or platform} " if one.platform or platform else ""
-        before, after = word.split(lines[at], maxsplit=1)
-        lines[at] = f"{before}{option}{one.name}{after}"
+    wanted = {one.line: one for one in froms}
+    for begin, end, text in _spans(containerfile):
+        found, one = _FROM.match(text), wanted.get(begin)
+        if found and one:
+            own = f"--platform={one.platform or platform} " if one.platform or platform else ""
+            before = _PLATFORM.sub("", text[: found.start(2)])
+            written = f"{before}{own}{one.name}{text[found.end(2) :]}\n"
+            lines[begin - 1 : end] = [written, *["\n"] * (end - begin)]
     return "".join(lines)
 
 
 def with_after_from(containerfile: str, line: str) -> str:
     """Return the text with `line` added below each FROM instruction."""
     lines = containerfile.splitlines(keepends=True)
-    escape = _escape(lines)
-    for number in reversed([n for n, text in _instructions(containerfile) if _FROM.match(text)]):
-        end = number
-        while end < len(lines) and lines[end - 1].rstrip().endswith(escape):
-            end += 1
-        ended = lines[end - 1].rstrip("\r\n")
-        lines[end - 1] = f"{ended}\n{line}\n"
+    for _begin, end, text in reversed(list(_spans(containerfile))):
+        if _FROM.match(text):
+            ended = lines[end - 1].rstrip("\r\n")
+            lines[end - 1] = f"{ended}\n{line}\n"
     return "".join(lines)
+
+
+def _without_platform(text: str) -> str:
+    """Return an instruction without the option, which Podman leaves out when it names a FROM."""
+    return _PLATFORM.sub("", text) if _FROM.match(text) else text
 
 
 def _declare(line: str, arguments: Mapping[str, str], values: dict[str, str]) -> None:
@@ -220,9 +225,14 @@ def shortened(step: str) -> str:
 
 def _instructions(containerfile: str) -> Iterator[tuple[int, str]]:
     """Yield line number and text of each instruction, with single spaces; no here-documents."""
+    return ((begin, text) for begin, _end, text in _spans(containerfile))
+
+
+def _spans(containerfile: str) -> Iterator[tuple[int, int, str]]:
+    """Yield first and last line and text of each instruction, as `_instructions` does."""
     lines = containerfile.splitlines()
     escape = _escape(lines)
-    begun, parts, until = 0, [], ""
+    begun, ended, parts, until = 0, 0, "", ""
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if until:
@@ -230,14 +240,14 @@ def _instructions(containerfile: str) -> Iterator[tuple[int, str]]:
             continue
         if not text or text.startswith("#"):
             continue
-        begun = begun or number
-        parts.append(text.removesuffix(escape))
+        begun, ended = begun or number, number
+        parts += line.rstrip().removesuffix(escape)
         if not text.endswith(escape):
-            whole = " ".join(" ".join(parts).split())
-            yield begun, whole
-            begun, parts, until = 0, [], _here_document(whole)
-    if parts:
-        yield begun, " ".join(" ".join(parts).split())
+            whole = " ".join(parts.split())
+            yield begun, number, whole
+            begun, parts, until = 0, "", _here_document(whole)
+    if begun:
+        yield begun, ended, " ".join(parts.split())
 
 
 def _escape(lines: Sequence[str]) -> str:

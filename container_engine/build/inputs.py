@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -22,7 +21,7 @@ from container_engine.build.containerfile_lines import (
     stages_of,
     with_names,
 )
-from container_engine.build.layout import Base
+from container_engine.build.layout import Base, with_platform
 from container_engine.images import image_files
 from container_engine.images.fetch.registry import check_platform
 from container_engine.images.reference import (
@@ -35,11 +34,12 @@ from container_engine.images.reference import (
 from container_engine.images.resolve import configuration
 from container_engine.images.store.store import architecture
 from container_engine.submit.image_names import candidates
+from container_engine.submit.stores import stores
 
 if TYPE_CHECKING:
     import argparse
 
-    from container_engine.images.store.store import Stores
+    from container_engine.site.model import SiteConfig
     from container_engine.submit.context import Context
 
 _CONDA = (
@@ -64,7 +64,7 @@ _MOST_SECRET = (1 << 17) - 64  # bytes: Linux's limit for a variable, less its n
 
 
 def recipe_of(
-    arguments: argparse.Namespace, places: Stores, arch: str, context: Context
+    arguments: argparse.Namespace, arch: str, context: Context, settings: SiteConfig
 ) -> tuple[Recipe, list[From]]:
     """Return the inputs of the build, and the images that its stages begin with.
 
@@ -87,7 +87,7 @@ def recipe_of(
     )
     froms = _checked(text, recipe.shown, given, _predefined(arch))
     _check_target(arguments.target, text, recipe.shown)
-    bases = _bases(froms, places, source, arch, context)
+    bases = _bases(froms, source, arch, context, settings)
     here = {base.name for base in bases}
     # Podman looks up images of this host by the name as it is written
     named = [_with_registry(one, here, context) for one in froms]
@@ -177,6 +177,13 @@ def _predefined(arch: str) -> dict[str, str]:
     return found
 
 
+def _platform(written: str) -> str:
+    """Return a platform as Podman takes it; Docker takes `amd64` and `linux`, too."""
+    if "/" in written or not written:
+        return written
+    return f"linux/{architecture('' if written == 'linux' else written)}"
+
+
 def _checked(
     text: str, shown: str, given: Mapping[str, str], predefined: Mapping[str, str]
 ) -> list[From]:
@@ -192,7 +199,9 @@ def _checked(
         where = f"{shown}:{mistake.line}" if mistake.line else shown
         hint = None if close else _OTHER_RECIPES.get(mistake.name.lower())
         raise UserError(why, hint, where=where, name=mistake.name or None)
-    froms = bases_of(text, given, predefined)
+    froms = [
+        one._replace(platform=_platform(one.platform)) for one in bases_of(text, given, predefined)
+    ]
     for one in froms:
         if one.lacks:
             why = f"FROM {one.written}: the variable {one.lacks} has no value"
@@ -211,7 +220,7 @@ def _check_target(target: str, text: str, shown: str) -> None:
 
 
 def _bases(
-    froms: Sequence[From], places: Stores, source: str, arch: str, context: Context
+    froms: Sequence[From], source: str, arch: str, context: Context, settings: SiteConfig
 ) -> tuple[Base, ...]:
     """Return the images of this host that stages begin with: made here, or SquashFS files.
 
@@ -222,16 +231,15 @@ def _bases(
     found: dict[str, Base] = {}
     for name, platform in dict.fromkeys((one.name, one.platform) for one in froms):
         own = architecture(platform.removeprefix("linux/")) if platform else arch
-        path = _of_this_host(name, places.of_arch(own), source)
+        path = _of_this_host(name, own, source, context, settings)
         if path and found.get(name, (name, path))[1] != path:
             hint = "give each its own name: ce build -t NAME"
             raise UserError("means images of two architectures", hint, name=name)
         if path:
             described = configuration([path], context.env)  # refuses what is not an image
             check_platform(LocalImage(name, "file", path), described, own)
-            usual = {"architecture": own, "os": "linux"}
-            described = json.dumps({**usual, **json.loads(described)}).encode()
             digest = image_files.known_digest(path) or image_files.computed_digest(path)
+            described = with_platform(described, own)
             found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
     return tuple(found.values())
 
@@ -251,7 +259,9 @@ def _with_registry(one: From, here: Container[str], context: Context) -> From:
     return one._replace(name=image.canonical) if is_only else one
 
 
-def _of_this_host(name: str, places: Stores, directory: str) -> str:
+def _of_this_host(
+    name: str, arch: str, directory: str, context: Context, settings: SiteConfig
+) -> str:
     """Return the file of an image that was made here, "" for one of a registry."""
     try:
         image = parse(name, directory)
@@ -259,5 +269,5 @@ def _of_this_host(name: str, places: Stores, directory: str) -> str:
         return ""  # Podman's error says more
     if isinstance(image, FileImage):
         return image.path
-    found = places.find(image)
+    found = stores(context, settings, arch).find(image)
     return found.path if found is not None and found.ref.origin else ""

@@ -54,6 +54,12 @@ class Base(NamedTuple):
         return f"localhost/ce-base:{content.hexdigest()[:32]}"
 
 
+def with_platform(configuration: bytes, arch: str) -> bytes:
+    """Return an OCI configuration that names its platform: its own, else Linux on `arch`."""
+    usual = {"architecture": arch, "os": "linux"}
+    return json.dumps({**usual, **json.loads(configuration)}).encode()
+
+
 def write_layout(
     base: Base,
     layout: str,

@@ -96,6 +96,10 @@ def test_a_stage_may_begin_with_an_image_of_this_host_for_its_own_processor(
     assert code == 0, err
     assert {"/arm64", "/made"} == listing(path.strip()), err
     assert build(me, f"FROM {base}\n", "--platform=arm64", "-t", "mine:amd64")[0] == 0
+    text = "FROM --platform=amd64 mine:amd64 AS build\nFROM scratch\nCOPY --from=build /amd64 /\n"
+    code, path, err = build(me, text, "--platform=linux/arm64")
+    assert code == 0, err
+    assert (listing(path.strip()), path[-12:]) == ({"/amd64"}, "-arm64.sqsh\n"), err
     text = "FROM --platform=amd64 mine:amd64 AS build\nFROM mine:amd64\n"
     code, _path, err = build(me, text, "--platform=linux/arm64")
     assert code == 1

@@ -84,7 +84,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     own_store(context, settings)  # refuses if the user has no store to build into
     arch = architecture(arguments.arch or settings.image_architecture)
     places = stores(context, settings, arch)
-    recipe, froms = recipe_of(arguments, places, arch, context)
+    recipe, froms = recipe_of(arguments, arch, context, settings)
     name = arguments.tag or local_name(FileImage(recipe.context, os.path.realpath(recipe.context)))
     try:
         made_of = recipe.digest(context.env)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import time
@@ -13,7 +12,7 @@ from container_engine.base.errors import CeError, UserError
 from container_engine.base.process import reason
 from container_engine.base.text_layout import size_text
 from container_engine.build.container_archive import draft_directory
-from container_engine.build.layout import Base, write_artifact, write_layout
+from container_engine.build.layout import Base, with_platform, write_artifact, write_layout
 from container_engine.cli.command_line.options import add_arch
 from container_engine.images import image_files, squashfs
 from container_engine.images.fetch.registry import check_platform
@@ -155,8 +154,7 @@ def _document(path: str, arch: str | None, context: Context, settings: SiteConfi
     beside = image_files.read_beside(image_files.config_path(path), path)
     if beside is not None and arch is not None:
         check_platform(LocalImage(path, "file", path), beside, architecture(arch))
-    usual = {"architecture": architecture(arch or settings.image_architecture), "os": "linux"}
-    return json.dumps({**usual, **json.loads(beside or described)}).encode()
+    return with_platform(beside or described, architecture(arch or settings.image_architecture))
 
 
 def _refuse_marks(path: str, context: Context) -> None:

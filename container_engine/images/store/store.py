@@ -209,11 +209,6 @@ class Stores(NamedTuple):
     own: Store | None
     site: tuple[Store, ...]
 
-    def of_arch(self, arch: str) -> Stores:
-        """Return these stores for images of another architecture."""
-        own = None if self.own is None else Store(self.own.root, arch)
-        return Stores(own, tuple(Store(store.root, arch) for store in self.site))
-
     def find(self, image: Imported) -> Known | None:
         """Find an image by its name, in the user's store before the site's, else by its digest."""
         for store in self.all():

@@ -36,6 +36,9 @@ RUN make
 RUN <<EOF
 false
 EOF
+FROM --platform=linux/arm64 a AS b
+RUN one;\
+two
 """
 
 
@@ -50,6 +53,8 @@ EOF
         ("RUN unknown", 2, 0),
         ("RUN <<EOF (false)", 6, 11),  # Podman 5
         ("false", 7, 12),  # Podman 4
+        ("FROM a AS b", 1, 14),
+        ("RUN one;two", 2, 15),
     ],
 )
 def test_the_line_of_a_step_is_given_where_it_is_certain(step: str, number: int, line: int) -> None:
@@ -115,7 +120,21 @@ def test_a_stage_has_its_own_platform_which_may_be_that_of_the_host() -> None:
         "from \\\n  m AS m\nFROM --platform=linux/a a\n",
         [From(1, "m", "docker.io/m", ""), From(3, "a", "b", "", "linux/a")],
         "linux/arm64",
-    ) == ("from \\\n  --platform=linux/arm64 docker.io/m AS m\nFROM --platform=linux/a b\n")
+    ) == ("from --platform=linux/arm64 docker.io/m AS m\n\nFROM --platform=linux/a b\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FROM a:1\\\n AS b\nRUN x\n", "FROM m/a:1 AS b\n\nRUN x\n"),
+        ("FROM a\\\n:1\nRUN x\n", "FROM m/a:1\n\nRUN x\n"),
+        ("# escape=`\nFROM a:1`\n AS b\n", "# escape=`\nFROM m/a:1 AS b\n\n"),
+        ("from \\\n# a:1\n\n  a:1 \\\n  as b", "from m/a:1 as b\n\n\n\n\n"),
+    ],
+)
+def test_a_from_line_is_replaced_wherever_it_goes_on(text: str, expected: str) -> None:
+    named = [one._replace(name=f"m/{one.name}") for one in bases_of(text, {}, {})]
+    assert with_names(text, named) == expected
 
 
 def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> None:
@@ -185,6 +204,7 @@ def test_instructions_that_no_launch_reads_are_listed_once() -> None:
         ("FROM a\nRUN b\n", "FROM a\nENV X=1\nRUN b\n"),
         ("ARG V=1\nFROM a AS b\nfrom b", "ARG V=1\nFROM a AS b\nENV X=1\nfrom b\nENV X=1\n"),
         ("FROM \\\n  a\nRUN <<E\nFROM c\nE\n", "FROM \\\n  a\nENV X=1\nRUN <<E\nFROM c\nE\n"),
+        ("FROM a \\\n# b\n\n  AS c\nRUN d\n", "FROM a \\\n# b\n\n  AS c\nENV X=1\nRUN d\n"),
         ("# escape=`\nFROM `\na\r\nRUN b\r\n", "# escape=`\nFROM `\na\nENV X=1\nRUN b\r\n"),
     ],
 )
