@@ -177,11 +177,17 @@ def no_environment(name: str, context: Context, settings: SiteConfig) -> str:
 
 
 def with_environment_hint(
-    error: UserError, text: str, context: Context, settings: SiteConfig, hint: str
+    error: UserError,
+    text: str,
+    context: Context,
+    settings: SiteConfig,
+    hint: str,
+    arch: str | None = None,
 ) -> UserError:
     """Return the error about an image, with `hint` if it was not found and is an environment.
 
     In `hint`, {} is the environment's name. Otherwise the hint may name a similar image in a store.
+    `arch` is the architecture that was asked for, by default the compute nodes'.
     """
     if error.see not in _NOT_THERE:
         return error
@@ -191,35 +197,37 @@ def with_environment_hint(
     elif (image := image_named(name, context, settings)) not in {None, name}:
         error.hint = f"'{name}' is not here, but '{image}' is"
     else:
-        return with_similar_hint(error, text, context, settings)
+        return with_similar_hint(error, text, context, settings, arch)
     return error
 
 
 def with_similar_hint(
-    error: UserError, text: str, context: Context, settings: SiteConfig
+    error: UserError, text: str, context: Context, settings: SiteConfig, arch: str | None = None
 ) -> UserError:
     """Return the error; for an image that was not found, with a hint at a similar one.
 
     That may be the image itself, for another architecture.
     """
     if error.see in _NOT_THERE:
-        roots = [store.root for store in stores(context, settings).all()]
+        from container_engine.images.store.inventory import refs  # needed only after a mistake
+
+        found = [one for store in stores(context, settings).all() for one in refs(store.root)]
+        names = [(one.ref.name, one.arch) for one in found if one.ref is not None]
         meanings = _canonical(text, context)
-        archs = sorted({arch for name, arch in _known(roots) if name in meanings})
-        if archs:
-            wanted = architecture(settings.image_architecture)
+        archs = sorted({its for name, its in names if name in meanings})
+        wanted = architecture(arch or settings.image_architecture)
+        if archs and wanted not in archs:
             error.hint = f"it is on this host for {' and '.join(archs)}, and {wanted} is needed"
-        elif similar := similar_image(text, roots, context):
+        elif not archs and (similar := similar_image(text, [name for name, _ in names], context)):
             error.hint = f"did you mean '{similar}'?"
     return error
 
 
-def similar_image(text: str, roots: Sequence[str], context: Context) -> str | None:
-    """Return the name in one of the stores that `text` is most likely a misspelling of, if any.
+def similar_image(text: str, names: Sequence[str], context: Context) -> str | None:
+    """Return the name of a store that `text` is most likely a misspelling of, if any.
 
     It differs in its last part only: another registry, directory or tag is chosen, not misspelt.
     """
-    names = dict(_known(roots))
     for meaning in _canonical(text, context):
         place, stem, tag = _parts(meaning)
         known = {
@@ -244,13 +252,6 @@ def _canonical(text: str, context: Context) -> list[str]:
         return []
     found = [one.canonical for one in candidates(image, context)]
     return [*found, *([f"{LOCAL_REGISTRY}/{found[0].rpartition('/')[2]}"] if image.short else [])]
-
-
-def _known(roots: Sequence[str]) -> list[tuple[str, str]]:
-    """Return names in the stores, each with the architecture of its image."""
-    from container_engine.images.store.inventory import refs  # needed only after a mistake
-
-    return [(one.ref.name, one.arch) for root in roots for one in refs(root) if one.ref is not None]
 
 
 def _parts(name: str) -> tuple[str, str, str]:

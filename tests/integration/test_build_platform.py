@@ -69,6 +69,20 @@ def test_an_image_that_was_built_is_the_base_for_its_own_architecture_only(
     assert "'./base.sqsh': made for arm64, amd64 is needed\n" in err
 
 
+def test_an_image_for_the_wanted_processor_is_not_called_one_for_another(
+    me: Pushing, base: str
+) -> None:
+    away = me.root / "away.conf"
+    place = f'prefix = "{me.registry.address}"\nlocation = "127.0.0.1:1"'
+    away.write_text(f"[[registry]]\n{place}\ninsecure = true\n")
+    assert me.done("pull", "--arch=amd64", base)[0] == 0
+    me.env["CONTAINERS_REGISTRIES_CONF"] = str(away)
+    for arch, hint in (("amd64", False), ("arm64", True)):
+        code, _path, err = me.done("pull", f"--arch={arch}", base)
+        assert (code, "it is on this host for amd64, and arm64 is needed" in err) == (1, hint), err
+        assert "and amd64 is needed" not in err
+
+
 def test_a_step_that_this_host_cannot_run_says_what_can(me: Pushing) -> None:
     code, _path, err = build(me, "FROM scratch\nCOPY sh /bin/\nRUN true\n", "--platform=arm64")
     assert code == 1

@@ -33,7 +33,7 @@ from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
 from container_engine.submit.environment import load_effective
-from container_engine.submit.image_names import image_named, is_environment
+from container_engine.submit.image_names import image_named, is_environment, with_similar_hint
 from container_engine.submit.stores import importer, own_store, rules, stores
 
 
@@ -96,7 +96,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         refuse_missing(froms, recipe)
         output.line(_image(image, recipe, arguments, context, places))
     except UserError as error:
-        raise _with_base_hint(error, froms, context, settings) from None
+        raise _with_base_hint(error, froms, arch, context, settings) from None
     if not arguments.quiet:
         messages.say_use(arguments.tag or name.removesuffix(":latest"))
     return 0
@@ -162,13 +162,13 @@ def effects(containerfile: str, target: str) -> list[str]:
 
 
 def _with_base_hint(
-    error: UserError, froms: Sequence[From], context: Context, settings: SiteConfig
+    error: UserError, froms: Sequence[From], arch: str, context: Context, settings: SiteConfig
 ) -> UserError:
     """Return the error of a build; at FROM, with a hint if its image has another name here."""
-    is_base = error.key.startswith("FROM ")
-    name = next((one.name for one in froms if error.where.endswith(f":{one.line}")), None)
-    if name is None or not is_base:
+    one = next((one for one in froms if error.where.endswith(f":{one.line}")), None)
+    if one is None or not error.key.startswith("FROM "):
         return error
+    name, arch = one.name, one.platform.removeprefix("linux/") or arch
     plain = name.removeprefix(f"{LOCAL_REGISTRY}/")
     image = image_named(plain, context, settings)
     if image is not None and image != name:
@@ -177,4 +177,6 @@ def _with_base_hint(
         edf = load_effective(name, context).edf
         its = f": FROM {edf.image}" if edf is not None and edf.image else ""
         error.hint = f"'{name}' is an environment; FROM takes an image{its}"
+    else:
+        return with_similar_hint(error, name, context, settings, arch)
     return error

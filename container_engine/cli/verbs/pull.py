@@ -32,7 +32,8 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         stored = _pulled(image, arguments, context, settings)
     except UserError as error:
         instead = "ce pull takes an image; ce list shows that of each environment"
-        raise with_environment_hint(error, arguments.image, context, settings, instead) from None
+        text, arch = arguments.image, arguments.arch
+        raise with_environment_hint(error, text, context, settings, instead, arch) from None
     output.line(stored.path)
     if not arguments.quiet:
         messages.say_use(arguments.image)

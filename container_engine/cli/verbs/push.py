@@ -144,7 +144,7 @@ def _file(arguments: argparse.Namespace, context: Context, settings: SiteConfig)
         why = f"in no store of this host{f' for {arguments.arch}' if arguments.arch else ''}"
         error = UserError(why, hint, "image-unknown", name=text)
         instead = "ce push --environment sends it with its lock; ce list shows its image"
-        raise with_environment_hint(error, text, context, settings, instead)
+        raise with_environment_hint(error, text, context, settings, instead, arguments.arch)
     return found.path
 
 

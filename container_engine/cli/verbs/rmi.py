@@ -78,17 +78,17 @@ class _Removal(NamedTuple):
         if matching:
             return _Chosen(argument, tuple(matching))
         image = parse_source(argument, context.cwd)
+        there = [name for item in found for name in item.names]
         if isinstance(image, RegistryImage):
-            there = {name for item in found for name in item.names}
             meanings = candidates(image, context)
             image = next((one for one in meanings if one.canonical in there), image)
         known: list[inventory.Item] = []
         if not isinstance(image, FileImage):
             known = [item for item in found if image.canonical in item.names]
         if isinstance(image, FileImage) or not known:
-            others = sorted(n for i in found for n in i.names if n.startswith(_repository(image)))
+            others = sorted(name for name in there if name.startswith(_repository(image)))
             shown = ", ".join(map(familiar, others))
-            similar = None if others else similar_image(argument, [self.root], context)
+            similar = None if others else similar_image(argument, there, context)
             instead = f"did you mean '{similar}'?" if similar else "ce images lists what is there"
             hint = f"there is {shown}" if others else instead
             raise UserError(f"not in {self.root}", hint, name=argument)
