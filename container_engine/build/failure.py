@@ -48,6 +48,9 @@ _KEPT, _LONGEST, _MOST_SHOWN = 40, 4096, 160
 _UPDATE = re.compile(r"\bapt(-get)?\s.*\bupdate\b")
 _UNKNOWN_PACKAGE = "is its name right, and does the same RUN line begin with apt-get update?"
 _UNKNOWN_AFTER_UPDATE = "is its name right, and does the image's release have this package?"
+_NO_HERE_DOCUMENTS = (
+    "this Podman knows no here-documents (<<EOF): COPY a file with these lines instead"
+)
 _REMEDIES = tuple(
     (re.compile(words, re.IGNORECASE), hint)
     for words, hint in (
@@ -61,8 +64,9 @@ _REMEDIES = tuple(
             "builds work in TMPDIR (default: /var/tmp): make room there, or set TMPDIR to another"
             " local directory",
         ),
+        (r'copier: stat: "/<<', _NO_HERE_DOCUMENTS),
         (
-            r"copier: stat: ",
+            r"copier: stat: |filtered out using ",
             "COPY and ADD read below the directory that ce build is given, less what .dockerignore"
             " lists",
         ),
@@ -75,6 +79,11 @@ _REMEDIES = tuple(
             r"history lists \d+ non-empty layers",
             "this Podman builds on no image without a history: ce import -o base.sqsh IMAGE, then"
             " FROM ./base.sqsh",
+        ),
+        (
+            r"^[A-Z]+ only supports the ",
+            "this Podman does not know the option: remove it (--link changes no file), or do the"
+            " same in a RUN line",
         ),
         (r"unable to locate package", _UNKNOWN_PACKAGE),
         (
@@ -173,7 +182,7 @@ def failure(
         if hint == _UNKNOWN_PACKAGE and _UPDATE.search(output.step):
             hint = _UNKNOWN_AFTER_UPDATE
     if output.step.partition(" ")[0].upper() not in INSTRUCTIONS:
-        hint = "this Podman knows no here-documents (<<EOF): COPY a file with these lines instead"
+        hint = _NO_HERE_DOCUMENTS
     return UserError(
         reason,
         hint,

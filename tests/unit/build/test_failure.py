@@ -34,6 +34,28 @@ def _heard(text: str) -> Output:
             "COPY and ADD read below",
         ),
         (
+            f'[2/2] STEP 2/4: COPY nothing /\n{_COPY}"/<<EOF": no such file or directory\n',
+            125,
+            "D:4: COPY nothing /: checking on sources under",
+            "this Podman knows no here-documents",
+        ),
+        (
+            '[2/2] STEP 2/4: COPY nothing /\nError: building at STEP "COPY nothing /": no items'
+            ' matching glob "/c/nothing" copied (1 filtered out using /c/.dockerignore): no such'
+            " file or directory\n",
+            125,
+            'D:4: COPY nothing /: no items matching glob "/c/nothing" copied (1 filtered out',
+            "COPY and ADD read below the directory that ce build is given, less what .dockerignore",
+        ),
+        (
+            '[2/2] STEP 2/4: COPY nothing /\nError: building at STEP "COPY nothing /": COPY only'
+            " supports the --chmod=<permissions> --chown=<uid:gid> and the --from=<image|stage>"
+            " flags\n",
+            125,
+            "D:4: COPY nothing /: COPY only supports the --chmod=<permissions>",
+            "this Podman does not know the option: remove it (--link changes no file)",
+        ),
+        (
             "[1/2] STEP 2/2: RUN make\ncc x\nx.c: error: no\nmake: *** [x] Error 2\n"
             "subprocess exited with status 2\nsubprocess exited with status 2\n"
             'Error: building at STEP "RUN make": exit status 2\n',
