@@ -64,13 +64,14 @@ _MOST_SECRET = (1 << 17) - 64  # bytes: Linux's limit for a variable, less its n
 
 
 def recipe_of(
-    arguments: argparse.Namespace, arch: str, context: Context, settings: SiteConfig
+    arguments: argparse.Namespace, context: Context, settings: SiteConfig
 ) -> tuple[Recipe, list[From]]:
     """Return the inputs of the build, and the images that its stages begin with.
 
     Raise UserError for what no build can do.
     """
     source = _source(arguments.context, context.cwd)
+    arch = architecture(settings.image_architecture)
     if arguments.file:
         containerfile = os.path.join(context.cwd, arguments.file)
     else:
@@ -87,7 +88,7 @@ def recipe_of(
     )
     froms = _checked(text, recipe.shown, given, _predefined(arch))
     _check_target(arguments.target, text, recipe.shown)
-    bases = _bases(froms, source, arch, context, settings)
+    bases = _bases(froms, source, context, settings)
     here = {base.name for base in bases}
     # Podman looks up images of this host by the name as it is written
     named = [_with_registry(one, here, context) for one in froms]
@@ -220,7 +221,7 @@ def _check_target(target: str, text: str, shown: str) -> None:
 
 
 def _bases(
-    froms: Sequence[From], source: str, arch: str, context: Context, settings: SiteConfig
+    froms: Sequence[From], source: str, context: Context, settings: SiteConfig
 ) -> tuple[Base, ...]:
     """Return the images of this host that stages begin with: made here, or SquashFS files.
 
@@ -230,16 +231,17 @@ def _bases(
     """
     found: dict[str, Base] = {}
     for name, platform in dict.fromkeys((one.name, one.platform) for one in froms):
-        own = architecture(platform.removeprefix("linux/")) if platform else arch
-        path = _of_this_host(name, own, source, context, settings)
+        its = settings.for_arch(platform.removeprefix("linux/"))
+        arch = architecture(its.image_architecture)
+        path = _of_this_host(name, source, context, its)
         if path and found.get(name, (name, path))[1] != path:
             hint = "give each its own name: ce build -t NAME"
             raise UserError("means images of two architectures", hint, name=name)
         if path:
             described = configuration([path], context.env)  # refuses what is not an image
-            check_platform(LocalImage(name, "file", path), described, own)
+            check_platform(LocalImage(name, "file", path), described, arch)
             digest = image_files.known_digest(path) or image_files.computed_digest(path)
-            described = with_platform(described, own)
+            described = with_platform(described, arch)
             found[name] = Base(name, path, digest, described, os.stat(path).st_uid)
     return tuple(found.values())
 
@@ -259,9 +261,7 @@ def _with_registry(one: From, here: Container[str], context: Context) -> From:
     return one._replace(name=image.canonical) if is_only else one
 
 
-def _of_this_host(
-    name: str, arch: str, directory: str, context: Context, settings: SiteConfig
-) -> str:
+def _of_this_host(name: str, directory: str, context: Context, settings: SiteConfig) -> str:
     """Return the file of an image that was made here, "" for one of a registry."""
     try:
         image = parse(name, directory)
@@ -269,5 +269,8 @@ def _of_this_host(
         return ""  # Podman's error says more
     if isinstance(image, FileImage):
         return image.path
-    found = stores(context, settings, arch).find(image)
+    places = stores(context, settings)
+    found = places.find(image)
+    if found is None and image.short:
+        places.refuse_other(image)
     return found.path if found is not None and found.ref.origin else ""

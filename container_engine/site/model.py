@@ -3,7 +3,7 @@
 # no `from __future__ import annotations`: with it, pydantic would have to compile each annotation
 from fnmatch import fnmatchcase
 from posixpath import normpath
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -483,6 +483,10 @@ class SiteConfig(Written):
     @property
     def places(self) -> Places:
         return Places(*(getattr(self, name) for name in Places._fields))
+
+    def for_arch(self, arch: str | None) -> Self:
+        """Return the settings for images of another architecture, if one is named."""
+        return self.model_copy(update={"image_architecture": arch}) if arch else self
 
     def offers(self, device: str) -> bool:
         """Check whether users may request a device, given as a path or CDI name."""

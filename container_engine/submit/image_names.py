@@ -50,6 +50,8 @@ def meant(image: RegistryImage, context: Context, settings: SiteConfig) -> Meant
     local = found.find(image)
     if local is not None and local.ref.origin:
         return Meant(image, (local.ref_path,))
+    if local is None:
+        found.refuse_other(image)
     known = short_names.read(context.env, context.uid)
     consulted = (*(store.ref(image) for store in found.all()), *known.consulted)
     meanings = known.meanings(image)
@@ -177,17 +179,11 @@ def no_environment(name: str, context: Context, settings: SiteConfig) -> str:
 
 
 def with_environment_hint(
-    error: UserError,
-    text: str,
-    context: Context,
-    settings: SiteConfig,
-    hint: str,
-    arch: str | None = None,
+    error: UserError, text: str, context: Context, settings: SiteConfig, hint: str
 ) -> UserError:
     """Return the error about an image, with `hint` if it was not found and is an environment.
 
     In `hint`, {} is the environment's name. Otherwise the hint may name a similar image in a store.
-    `arch` is the architecture that was asked for, by default the compute nodes'.
     """
     if error.see not in _NOT_THERE:
         return error
@@ -197,12 +193,12 @@ def with_environment_hint(
     elif (image := image_named(name, context, settings)) not in {None, name}:
         error.hint = f"'{name}' is not here, but '{image}' is"
     else:
-        return with_similar_hint(error, text, context, settings, arch)
+        return with_similar_hint(error, text, context, settings)
     return error
 
 
 def with_similar_hint(
-    error: UserError, text: str, context: Context, settings: SiteConfig, arch: str | None = None
+    error: UserError, text: str, context: Context, settings: SiteConfig
 ) -> UserError:
     """Return the error; for an image that was not found, with a hint at a similar one.
 
@@ -215,7 +211,7 @@ def with_similar_hint(
         names = [(one.ref.name, one.arch) for one in found if one.ref is not None]
         meanings = _canonical(text, context)
         archs = sorted({its for name, its in names if name in meanings})
-        wanted = architecture(arch or settings.image_architecture)
+        wanted = architecture(settings.image_architecture)
         if archs and wanted not in archs:
             error.hint = f"it is on this host for {' and '.join(archs)}, and {wanted} is needed"
         elif not archs and (similar := similar_image(text, [name for name, _ in names], context)):

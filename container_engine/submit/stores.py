@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 _ROOTS_LOGINS = "/run/containers"
 
 
-def stores(context: Context, settings: SiteConfig | Places, arch: str | None = None) -> Stores:
-    """Return the stores for images of the compute nodes' architecture, or of `arch`."""
+def stores(context: Context, settings: SiteConfig | Places) -> Stores:
+    """Return the stores for images of the compute nodes' architecture."""
     from container_engine.images.store.store import VOID, Store, Stores, architecture, locate
 
-    wanted = architecture(arch or settings.image_architecture)
+    wanted = architecture(settings.image_architecture)
     void = context.env.get("EDF_IMAGESTORE") == VOID
     own = None if void else Store(locate(context.env, context.cwd, settings.image_store), wanted)
     site = tuple(Store(root, wanted) for root in settings.image_stores)
     return Stores(own, tuple(store for store in site if own is None or store.root != own.root))
 
 
-def own_store(context: Context, settings: SiteConfig | Places, arch: str | None = None) -> Store:
+def own_store(context: Context, settings: SiteConfig | Places) -> Store:
     """Return the user's store. Raise UserError if the user has none."""
     from container_engine.images.store.store import Store, architecture, locate
 
     root = locate(context.env, context.cwd, settings.image_store)
-    return Store(root, architecture(arch or settings.image_architecture))
+    return Store(root, architecture(settings.image_architecture))
 
 
 def importer(context: Context, settings: SiteConfig, *, quiet: bool = False) -> Importer:

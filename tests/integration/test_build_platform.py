@@ -58,10 +58,14 @@ def test_an_image_that_was_built_is_the_base_for_its_own_architecture_only(
     assert code == 0, err
     code, next_, err = build(me, "FROM mine:1\nENV A=b\n", "--platform=linux/arm64")
     assert (code, "/arm64" in listing(next_.strip())) == (0, True), err
-    assert (
-        "hint: it is on this host for arm64, and amd64 is needed\n"
-        in me.done("inspect", "mine:1")[2]
-    )
+    for words in (("inspect", "mine:1"), ("pull", "mine:1"), ("import", "mine:1")):
+        assert "'mine:1': made on this host for arm64, amd64 is needed\n" in me.done(*words)[2]
+    code, _path, err = build(me, "FROM mine:1\n")
+    assert (code, "'mine:1': made on this host for arm64, amd64 is needed\n" in err) == (1, True)
+    assert "cannot be reached" in me.done("pull", "localhost:1/mine:1")[2]
+    assert me.ce("pull", "--arch=arm64", "mine:1") == path.strip()
+    assert me.ce("push", "--arch=arm64", "mine:1", me.name("pushed")).startswith(me.name("pushed"))
+    assert "in no store of this host\n" in me.done("push", "mine:1", me.name("pushed"))[2]
     for ending in ("", ".json"):
         (me.root / f"context/base.sqsh{ending}").symlink_to(f"{path.strip()}{ending}")
     code, _path, err = build(me, "FROM ./base.sqsh\n", "--platform=amd64")

@@ -28,7 +28,7 @@ from container_engine.images.reference import (
     local_name,
 )
 from container_engine.images.store.inventory import items
-from container_engine.images.store.store import Known, Stores, architecture
+from container_engine.images.store.store import Known, Stores
 from container_engine.printing import messages, output
 from container_engine.site.model import SiteConfig
 from container_engine.submit.context import Context, site_config
@@ -80,11 +80,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.context is None:
         hint = f"for the directory you are in: ce {' '.join(arguments.words)} ."
         return messages.refuse("build: CONTEXT is missing, the directory of the build", hint)
-    settings = site_config(context)
+    settings = site_config(context).for_arch(arguments.arch)
     own_store(context, settings)  # refuses if the user has no store to build into
-    arch = architecture(arguments.arch or settings.image_architecture)
-    places = stores(context, settings, arch)
-    recipe, froms = recipe_of(arguments, arch, context, settings)
+    recipe, froms = recipe_of(arguments, context, settings)
     name = arguments.tag or local_name(FileImage(recipe.context, os.path.realpath(recipe.context)))
     try:
         made_of = recipe.digest(context.env)
@@ -94,9 +92,9 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     rules(context, settings).admit_local(image)
     try:
         refuse_missing(froms, recipe)
-        output.line(_image(image, recipe, arguments, context, places))
+        output.line(_image(image, recipe, arguments, context, settings))
     except UserError as error:
-        raise _with_base_hint(error, froms, arch, context, settings) from None
+        raise _with_base_hint(error, froms, context, settings) from None
     if not arguments.quiet:
         messages.say_use(arguments.tag or name.removesuffix(":latest"))
     return 0
@@ -107,10 +105,10 @@ def _image(
     recipe: Recipe,
     arguments: argparse.Namespace,
     context: Context,
-    places: Stores,
+    settings: SiteConfig,
 ) -> str:
     """Return the path of the image, reusing an earlier build if nothing has changed."""
-    settings = site_config(context)
+    places = stores(context, settings)
     source = importer(context, settings, quiet=arguments.quiet)
     known = places.find(image)
     if known is not None and known.ref.origin == image.made_of and not arguments.no_cache:
@@ -162,13 +160,13 @@ def effects(containerfile: str, target: str) -> list[str]:
 
 
 def _with_base_hint(
-    error: UserError, froms: Sequence[From], arch: str, context: Context, settings: SiteConfig
+    error: UserError, froms: Sequence[From], context: Context, settings: SiteConfig
 ) -> UserError:
     """Return the error of a build; at FROM, with a hint if its image has another name here."""
     one = next((one for one in froms if error.where.endswith(f":{one.line}")), None)
     if one is None or not error.key.startswith("FROM "):
         return error
-    name, arch = one.name, one.platform.removeprefix("linux/") or arch
+    name, settings = one.name, settings.for_arch(one.platform.removeprefix("linux/"))
     plain = name.removeprefix(f"{LOCAL_REGISTRY}/")
     image = image_named(plain, context, settings)
     if image is not None and image != name:
@@ -178,5 +176,5 @@ def _with_base_hint(
         its = f": FROM {edf.image}" if edf is not None and edf.image else ""
         error.hint = f"'{name}' is an environment; FROM takes an image{its}"
     else:
-        return with_similar_hint(error, name, context, settings, arch)
+        return with_similar_hint(error, name, context, settings)
     return error

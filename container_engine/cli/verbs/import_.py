@@ -79,7 +79,7 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
         raise UserError(f"import: {what} and a NAME do not go together", "leave NAME out")
     if isinstance(image, LocalImage) and image.transport != PODMAN:
         image = located(image)
-    settings = site_config(context)
+    settings = site_config(context).for_arch(arguments.arch)
     wanted = rules(context, settings)
     if isinstance(image, RegistryImage):
         image = meant(image, context, settings).image
@@ -107,12 +107,12 @@ def _to_store(
 ) -> str:
     with _ready(image, arguments, context, settings) as ready:
         if isinstance(ready, FileImage):
-            store = own_store(context, settings, arguments.arch)
+            store = own_store(context, settings)
             adopting = adopter(context, settings, quiet=arguments.quiet)
             return adopting.adopt(ready.path, called, store)
         named = ready._replace(called=called) if isinstance(ready, LocalImage) else ready
         source = importer(context, settings, quiet=arguments.quiet)
-        return source.obtain(named, stores(context, settings, arguments.arch), Pull.ALWAYS).path
+        return source.obtain(named, stores(context, settings), Pull.ALWAYS).path
 
 
 def _to_file(
@@ -124,7 +124,7 @@ def _to_file(
     path = os.path.join(context.cwd, arguments.output)
     if os.path.lexists(path) and not arguments.force:
         raise UserError("exists", "--force replaces it", name=arguments.output)
-    arch = architecture(arguments.arch or settings.image_architecture)
+    arch = architecture(settings.image_architecture)
     with _ready(image, arguments, context, settings) as ready:
         if isinstance(ready, FileImage):
             adopting = adopter(context, settings, quiet=arguments.quiet)
@@ -153,7 +153,7 @@ def _ready(
         if isinstance(image, LocalImage) and image.transport == PODMAN:
             yield image._replace(ready=_saved(image, work, context, settings))
             return
-        arch = architecture(arguments.arch or settings.image_architecture)
+        arch = architecture(settings.image_architecture)
         budget = rules(context, settings).budget()
         listener = Quiet() if arguments.quiet else context.listener()
         try:

@@ -27,13 +27,12 @@ def execute(arguments: argparse.Namespace, context: Context) -> int:
     refuse_bare_file(arguments.image, context.cwd)
     if isinstance(image, FileImage):
         raise UserError("this is a file: there is nothing to pull", name=image.name)
-    settings = site_config(context)
+    settings = site_config(context).for_arch(arguments.arch)
     try:
         stored = _pulled(image, arguments, context, settings)
     except UserError as error:
         instead = "ce pull takes an image; ce list shows that of each environment"
-        text, arch = arguments.image, arguments.arch
-        raise with_environment_hint(error, text, context, settings, instead, arch) from None
+        raise with_environment_hint(error, arguments.image, context, settings, instead) from None
     output.line(stored.path)
     if not arguments.quiet:
         messages.say_use(arguments.image)
@@ -46,7 +45,7 @@ def _pulled(
     """Return the image in the store, after getting its newest version."""
     image = meant(image, context.with_pull(arguments.pull), settings).image
     rules(context, settings).admit(image)
-    places = stores(context, settings, arguments.arch)
+    places = stores(context, settings)
     pull = importer(context, settings, quiet=arguments.quiet)
     stored = pull.obtain(image, places, Pull(arguments.pull))
     if stored.origin:

@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, context: Context) -> int:
-    settings = site_config(context)
+    settings = site_config(context).for_arch(arguments.arch)
     target = _target(arguments.reference, context.cwd)
     write = _writer(arguments, target, context, settings)
     name = f"{target.tagged}@{_pushed(write, target, arguments, context)}"
@@ -138,13 +138,13 @@ def _file(arguments: argparse.Namespace, context: Context, settings: SiteConfig)
     named = parse(image_named(text, context, settings) or text, context.cwd)
     assert isinstance(named, RegistryImage)
     named = stored(named, context, settings)
-    found = stores(context, settings, arguments.arch).find(named)
+    found = stores(context, settings).find(named)
     if found is None:
         hint = "ce images lists the images of your stores; a file: ./FILE.sqsh"
         why = f"in no store of this host{f' for {arguments.arch}' if arguments.arch else ''}"
         error = UserError(why, hint, "image-unknown", name=text)
         instead = "ce push --environment sends it with its lock; ce list shows its image"
-        raise with_environment_hint(error, text, context, settings, instead, arguments.arch)
+        raise with_environment_hint(error, text, context, settings, instead)
     return found.path
 
 
@@ -154,7 +154,7 @@ def _document(path: str, arch: str | None, context: Context, settings: SiteConfi
     beside = image_files.read_beside(image_files.config_path(path), path)
     if beside is not None and arch is not None:
         check_platform(LocalImage(path, "file", path), beside, architecture(arch))
-    return with_platform(beside or described, architecture(arch or settings.image_architecture))
+    return with_platform(beside or described, architecture(settings.image_architecture))
 
 
 def _refuse_marks(path: str, context: Context) -> None:

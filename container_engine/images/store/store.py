@@ -24,8 +24,8 @@ from container_engine.base import records
 from container_engine.base.errors import UserError
 from container_engine.base.files import publish, read_regular, user_directory
 from container_engine.images import image_files
-from container_engine.images.reference import DIGEST, Imported
-from container_engine.oci.architecture import architecture_named
+from container_engine.images.reference import DIGEST, Imported, RegistryImage
+from container_engine.oci.architecture import ARCHITECTURES, architecture_named
 
 VOID = "void"
 CLOCKS_S = 60  # the clocks of hosts may differ by this much; a later time is from a wrong clock
@@ -220,6 +220,22 @@ class Stores(NamedTuple):
             if place is not None:
                 return Known(ref, path, place.image(ref.digest), store is self.own)
         return self._by_digest(image)
+
+    def refuse_other(self, image: RegistryImage) -> None:
+        """Raise UserError if the name is that of an image made here for another processor only.
+
+        What a registry has under the name would be a stranger's image.
+        """
+        for store in self.all():
+            for arch in sorted({*ARCHITECTURES.values()} - {store.arch}):
+                ref = read_ref(Store(store.root, arch).ref(image))
+                if ref is not None and ref.is_of(image) and ref.origin:
+                    why = f"made on this host for {arch}, {store.arch} is needed"
+                    hint = (
+                        f"make it with --platform {store.arch}, too; for one of a registry write"
+                        f" the registry: {image.canonical}"
+                    )
+                    raise UserError(why, hint, "image-architecture", name=image.name)
 
     def _by_digest(self, image: Imported) -> Known | None:
         """Find an image by its digest, which may have been imported under another name."""

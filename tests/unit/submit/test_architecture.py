@@ -21,7 +21,7 @@ def test_an_architecture_may_have_the_kernels_name(tmp_path: Path, word: str, me
     settings = SiteConfig.of({"image_architecture": word})
     own = stores(context, settings).own
     assert own is not None
-    assert own.arch == own_store(context, SiteConfig(), word).arch == meant
+    assert own.arch == own_store(context, SiteConfig().for_arch(word)).arch == meant
     assert machine(settings) == {"arm64": "aarch64", "amd64": "x86_64"}[meant]
 
 
