@@ -28,10 +28,15 @@ static int chooses_code(const char *entry)
 
 int ce_hold(char **environment)
 {
+	char **kept = environment;
+
 	for (char **entry = environment; *entry != NULL; entry++) {
-		if (chooses_code(*entry) && asprintf(entry, CE_HELD "%s", *entry) < 0)
+		*kept = *entry;
+		if (chooses_code(*entry) && asprintf(kept, CE_HELD "%s", *entry) < 0)
 			return -1;
+		kept += **kept != '='; /* Python accepts no variable without a name */
 	}
+	*kept = NULL;
 	return 0;
 }
 

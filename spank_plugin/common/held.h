@@ -12,7 +12,8 @@
 #define CE_OF_CONTAINER "CE_OF_CONTAINER_"
 #define CE_OF_JOB "CE_OF_JOB_"
 
-/* Rename each such variable NAME to CE_HELD_NAME. Return 0, or -1 without memory. */
+/* Rename each such variable NAME to CE_HELD_NAME, and drop variables without a name. Return 0, or -1 without
+ * memory. */
 int ce_hold(char **environment);
 
 /* Rename the held variables of this process back, and keep the PATH that one replaces. Return 0, or -1

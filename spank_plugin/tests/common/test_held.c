@@ -6,13 +6,14 @@
 
 TEST("variables that choose code are held and taken back, and others are neither")
 {
-	static char audit[] = "LD_AUDIT=/a=b", env[] = "ENV=", other[] = "ENVIRONMENT=x";
-	char *held[] = { audit, env, other, NULL };
+	static char audit[] = "LD_AUDIT=/a=b", env[] = "ENV=", other[] = "ENVIRONMENT=x", nameless[] = "=x=1";
+	char *held[] = { audit, nameless, env, other, NULL };
 
 	CHECK_INT(ce_hold(held), 0);
 	CHECK_TEXT(held[0], CE_HELD "LD_AUDIT=/a=b");
 	CHECK_TEXT(held[1], CE_HELD "ENV=");
 	CHECK_TEXT(held[2], "ENVIRONMENT=x");
+	CHECK(held[3] == NULL);
 	free(held[0]);
 	free(held[1]);
 	CHECK_INT(setenv(CE_HELD "LD_AUDIT", "/a=b", 1), 0);
