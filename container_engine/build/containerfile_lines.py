@@ -11,6 +11,9 @@ from typing import NamedTuple
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*`\s*", re.IGNORECASE)
 _FROM = re.compile(r"FROM (?:--platform=(\S+) |--\S+ )*(\S+)(?: AS (\S+))?", re.IGNORECASE)
 _PLATFORM = re.compile(r"--platform=\S+ ")
+# the options of a line that may take files from images, and the images in them
+_TAKES = re.compile(r"(COPY|RUN) (?:--\S+ )+", re.IGNORECASE)
+_TAKEN = re.compile(r"(?<=[-,=]from=)[^\s,$]+(?=[\s,])")
 _ARG = re.compile(r"ARG (.*)", re.IGNORECASE)
 _ARGUMENT = re.compile(r"""([A-Za-z_]\w*)(?:=("[^"]*"|'[^']*'|\S*))?""")
 # $NAME, ${NAME}, ${NAME:-DEFAULT}, ${NAME:+OTHER}
@@ -57,9 +60,10 @@ def line_of_complaint(complaint: str, containerfile: str) -> int:
 
 
 class From(NamedTuple):
-    """An image that a stage begins with; `lacks` is a variable of its name without a value.
+    """An image that a stage begins with, or that a line takes files from.
 
-    `platform` is that of its --platform, "" for none.
+    `lacks` is a variable of its name without a value, `platform` that of its --platform, "" for
+    none. `before` is what stands before it.
     """
 
     line: int
@@ -67,6 +71,7 @@ class From(NamedTuple):
     name: str
     lacks: str
     platform: str = ""
+    before: str = "FROM "
 
 
 def bases_of(
@@ -95,6 +100,21 @@ def bases_of(
     return found
 
 
+def sources_of(containerfile: str) -> list[From]:
+    """Return the images that COPY and RUN lines take files from, leaving out stages."""
+    found: list[From] = []
+    stages: set[str] = set()
+    for number, text in _instructions(containerfile):
+        begun, options = _FROM.match(text), _TAKES.match(text)
+        stages.add((begun[3] or "").lower() if begun else "")
+        if options:
+            before = "COPY --from=" if options[1].upper() == "COPY" else "RUN --mount=from="
+            names = _TAKEN.findall(options[0])
+            images = (one for one in names if one.lower() not in stages and not one.isdecimal())
+            found += [From(number, name, name, "", before=before) for name in images]
+    return found
+
+
 def with_names(containerfile: str, froms: Sequence[From], platform: str = "") -> str:
     """Return the text with names of images and platforms in place of variables in FROM lines.
 
@@ -102,10 +122,14 @@ def with_names(containerfile: str, froms: Sequence[From], platform: str = "") ->
     it in place of those that it went on on.
     """
     lines = containerfile.splitlines(keepends=True)
-    wanted = {one.line: one for one in froms}
     for begin, end, text in _spans(containerfile):
-        found, one = _FROM.match(text), wanted.get(begin)
-        if found and one:
+        found = _FROM.match(text)
+        for one in (one for one in froms if one.line == begin):
+            if found is None:
+                name = re.compile(rf"(?<=[-,=\s]from=){re.escape(one.written)}(?=[\s,])")
+                whole = name.sub(one.name, "".join(lines[begin - 1 : end]), count=1)
+                lines[begin - 1 : end] = whole.splitlines(keepends=True)
+                continue
             own = f"--platform={one.platform or platform} " if one.platform or platform else ""
             before = _PLATFORM.sub("", text[: found.start(2)])
             written = f"{before}{own}{one.name}{text[found.end(2) :]}\n"

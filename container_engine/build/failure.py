@@ -85,6 +85,10 @@ _REMEDIES = tuple(
             "this Podman does not know the option: remove it (--link changes no file), or do the"
             " same in a RUN line",
         ),
+        (
+            r"no stage or image found with that name",
+            "no stage above has this name, and no image of it was got: ce pull IMAGE says why",
+        ),
         (r"unable to locate package", _UNKNOWN_PACKAGE),
         (
             r"exec format error",

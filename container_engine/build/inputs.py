@@ -18,6 +18,7 @@ from container_engine.build.containerfile_lines import (
     From,
     bases_of,
     first_mistake,
+    sources_of,
     stages_of,
     with_names,
 )
@@ -66,7 +67,7 @@ _MOST_SECRET = (1 << 17) - 64  # bytes: Linux's limit for a variable, less its n
 def recipe_of(
     arguments: argparse.Namespace, context: Context, settings: SiteConfig
 ) -> tuple[Recipe, list[From]]:
-    """Return the inputs of the build, and the images that its stages begin with.
+    """Return the inputs of the build, and the images that its lines name.
 
     Raise UserError for what no build can do.
     """
@@ -86,7 +87,7 @@ def recipe_of(
         secrets=tuple(_secret(one, context) for one in arguments.secret),
         arch=arch if arch != architecture() else "",
     )
-    froms = _checked(text, recipe.shown, given, _predefined(arch))
+    froms = [*_checked(text, recipe.shown, given, _predefined(arch)), *sources_of(text)]
     _check_target(arguments.target, text, recipe.shown)
     bases = _bases(froms, source, context, settings)
     here = {base.name for base in bases}
@@ -110,7 +111,7 @@ def refuse_missing(froms: Sequence[From], recipe: Recipe) -> None:
                 "no image of this name was imported or built on this host",
                 "ce images lists the names; ce build -t NAME and ce import make such images",
                 "image-build",
-                key=f"FROM {one.name}",
+                key=f"{one.before}{one.name}",
                 where=f"{recipe.shown}:{one.line}",
             )
 
@@ -223,7 +224,7 @@ def _check_target(target: str, text: str, shown: str) -> None:
 def _bases(
     froms: Sequence[From], source: str, context: Context, settings: SiteConfig
 ) -> tuple[Base, ...]:
-    """Return the images of this host that stages begin with: made here, or SquashFS files.
+    """Return the images of this host that lines name: made here, or SquashFS files.
 
     Paths are relative to `source`, the directory of the build.
 

@@ -400,6 +400,29 @@ def test_a_build_begins_with_images_of_this_host(stranger: Engine) -> None:
     assert "Containerfile:3: RUN test $MADE = here && cp f g: exit code 1" in third.stderr
 
 
+def test_a_line_of_a_build_takes_files_from_images_of_this_host(stranger: Engine) -> None:
+    where, ce = stranger.scratch / "recipe", str(stranger.prefix / "bin/ce")
+    where.mkdir()
+    shutil.copy(stranger.image("busybox"), where / "base.sqsh")
+    lines = ("COPY --from=other:1 /data /d1", "RUN --mount=from=other:1,target=/m cat /m/data >/d2")
+    for text in ("one", "two"):
+        (where / "data").write_text(text)
+        (where / "Containerfile").write_text("FROM scratch\nCOPY data /\n")
+        subprocess.run(["chown", "-R", str(stranger.user.uid), str(where)], check=True)
+        other = finished(stranger, ce, "build", "-q", "-t", "other:1", str(where))
+        assert other.returncode == 0, other.stderr
+        (where / "Containerfile").write_text("\n".join(("FROM ./base.sqsh", *lines, "")))
+        done = finished(stranger, ce, "build", "-t", "mine:1", str(where))
+        assert done.returncode == 0, done.stderr
+        [image] = done.stdout.splitlines()
+        for name in ("d1", "d2"):
+            read = subprocess.run(
+                ["unsquashfs", "-cat", image, name], check=True, capture_output=True, text=True
+            )
+            assert (name, read.stdout) == (name, text), done.stderr
+    forget_podman(stranger)
+
+
 def test_a_build_with_one_more_line_reuses_its_steps_whatever_it_begins_with(
     stranger: Engine,
 ) -> None:

@@ -162,15 +162,15 @@ def effects(containerfile: str, target: str) -> list[str]:
 def _with_base_hint(
     error: UserError, froms: Sequence[From], context: Context, settings: SiteConfig
 ) -> UserError:
-    """Return the error of a build; at FROM, with a hint if its image has another name here."""
+    """Return the error of a build; at a name, with a hint if its image has another name here."""
     one = next((one for one in froms if error.where.endswith(f":{one.line}")), None)
-    if one is None or not error.key.startswith("FROM "):
+    if one is None or not error.key.startswith(one.before):
         return error
     name, settings = one.name, settings.for_arch(one.platform.removeprefix("linux/"))
     plain = name.removeprefix(f"{LOCAL_REGISTRY}/")
     image = image_named(plain, context, settings)
     if image is not None and image != name:
-        error.hint = f"'{name}' is not here, but '{image}' is: FROM {image}"
+        error.hint = f"'{name}' is not here, but '{image}' is: {one.before}{image}"
     elif is_environment(name, context, settings):
         edf = load_effective(name, context).edf
         its = f": FROM {edf.image}" if edf is not None and edf.image else ""

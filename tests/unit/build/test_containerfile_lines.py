@@ -16,6 +16,7 @@ from container_engine.build.containerfile_lines import (
     line_of,
     line_of_complaint,
     shortened,
+    sources_of,
     stages_of,
     with_after_from,
     with_names,
@@ -135,6 +136,22 @@ def test_a_stage_has_its_own_platform_which_may_be_that_of_the_host() -> None:
 def test_a_from_line_is_replaced_wherever_it_goes_on(text: str, expected: str) -> None:
     named = [one._replace(name=f"m/{one.name}") for one in bases_of(text, {}, {})]
     assert with_names(text, named) == expected
+
+
+def test_the_images_that_lines_take_files_from_are_those_that_are_no_stages() -> None:
+    text = (
+        "FROM a AS Base\nCOPY --chown=1 --from=b:1 /x --from=no /y\nCOPY --from=base /x /\n"
+        "RUN --mount=type=bind,\\\nfrom=c,target=/c --mount=from=d,target=/d echo from=c ,from=e\n"
+        "copy --from=0 /x /\nCOPY --from=$e /x /\n"
+    )
+    found = sources_of(text)
+    assert [(one.line, one.name) for one in found] == [(2, "b:1"), (4, "c"), (4, "d")]
+    assert [one.before for one in found] == ["COPY --from=", *["RUN --mount=from="] * 2]
+    assert with_names(text, [one._replace(name=f"m/{one.name}") for one in found]) == (
+        "FROM a AS Base\nCOPY --chown=1 --from=m/b:1 /x --from=no /y\nCOPY --from=base /x /\n"
+        "RUN --mount=type=bind,\\\nfrom=m/c,target=/c --mount=from=m/d,target=/d"
+        " echo from=c ,from=e\ncopy --from=0 /x /\nCOPY --from=$e /x /\n"
+    )
 
 
 def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> None:
