@@ -26,9 +26,15 @@ from container_engine.base.errors import SiteError, UserError
 from container_engine.base.files import owner_fault, publish, read_regular, sha256
 from container_engine.base.process import reason
 from container_engine.base.secrecy import Secrecy, is_secret_name
-from container_engine.build.containerfile_lines import with_after_from
+from container_engine.build.containerfile_lines import Mount, mounts_of, stages_of, with_lines
 from container_engine.build.failure import Output, failure
-from container_engine.build.layout import APT_LINE, Base, leave_out_apt, write_layout
+from container_engine.build.layout import (
+    APT_LINE,
+    Base,
+    leave_out_added,
+    mounted_line,
+    write_layout,
+)
 from container_engine.images import confine
 from container_engine.images.confine.cage import OWN_NAMESPACES
 from container_engine.images.fetch.enroot_logins import auth_files
@@ -137,7 +143,7 @@ class Builder(NamedTuple):
         try:
             words = ["build", "--isolation=chroot", "--network=host", "--format=docker"]
             words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
-            words += ["--tag", name, "--file", _file(recipe, os.path.dirname(layout))]
+            words += ["--tag", name, "--file", _file(recipe, digest, os.path.dirname(layout))]
             arguments, secrets = self._arguments(recipe)
             words += arguments
             words += [f"--target={recipe.target}"] if recipe.target else []
@@ -154,7 +160,7 @@ class Builder(NamedTuple):
             process.merged(argv, env, self.timeout_s, output.feed, is_shown=not quiet)
             save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
             process.output([*podman, *save], self._environment(), self.timeout_s)
-            leave_out_apt(layout)
+            leave_out_added(layout)
         except process.CommandError as error:
             refusal = failure(recipe.shown, recipe.whole, output, error, self.env)
             raise _without(recipe.secrets, refusal) from None
@@ -325,17 +331,38 @@ def _forget(secrets: Sequence[tuple[str, str]], directory: str, limit_s: float) 
                 os.unlink(path)
 
 
-def _file(recipe: Recipe, directory: str) -> str:
-    """Write the file for Podman to `directory` and return its path.
+def _file(recipe: Recipe, digest: str, directory: str) -> str:
+    """Write the file for Podman, with added lines (layout.py), to `directory`; return its path.
 
-    A line of each stage names apt-get's configuration (layout.py).
+    `digest` is the recipe's. Raise OSError.
     """
+    mounted: dict[int, str] = {}
+    for mount in mounts_of(recipe.whole):
+        content = _content(recipe, mount, digest)
+        mounted[mount.line] = f"{mounted.get(mount.line, '')}{content}\0"
+    before = {line: mounted_line(content) for line, content in mounted.items()}
     path = os.path.join(directory, "Containerfile")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(with_after_from(recipe.whole, APT_LINE))
+        file.write(with_lines(recipe.whole, APT_LINE, before))
     for ending, ignores in recipe.ignores.items():
         shutil.copyfile(ignores, f"{path}{ending}")
     return path
+
+
+def _content(recipe: Recipe, mount: Mount, digest: str) -> str:
+    """Return a text that changes with what a RUN line has mounted; `digest` is the recipe's.
+
+    An image of a registry is as good as its name, as that of a FROM line is. Raise OSError.
+    """
+    stages = stages_of(recipe.whole)
+    if mount.image and mount.image.lower() not in stages and not mount.image.isdecimal():
+        return next((base.tag for base in recipe.bases if base.name == mount.image), "")
+    root = os.path.realpath(recipe.context)
+    path = os.path.realpath(f"{root}/{mount.source}")
+    if not mount.image and path.startswith(f"{root}/") and os.path.isfile(path):
+        return f"{os.stat(path).st_mode} {sha256(path)}"
+    is_inside = not mount.image and f"{path}/".startswith(f"{root}/") and os.path.isdir(path)
+    return "".join(_listed(path)) if is_inside else digest
 
 
 def _programs(env: Mapping[str, str]) -> list[str]:

@@ -137,14 +137,36 @@ def with_names(containerfile: str, froms: Sequence[From], platform: str = "") ->
     return "".join(lines)
 
 
-def with_after_from(containerfile: str, line: str) -> str:
-    """Return the text with `line` added below each FROM instruction."""
+def with_lines(containerfile: str, below_from: str, before: Mapping[int, str]) -> str:
+    """Return the text with one line below each FROM instruction, and others before their lines."""
     lines = containerfile.splitlines(keepends=True)
-    for _begin, end, text in reversed(list(_spans(containerfile))):
+    for begin, end, text in reversed(list(_spans(containerfile))):
         if _FROM.match(text):
             ended = lines[end - 1].rstrip("\r\n")
-            lines[end - 1] = f"{ended}\n{line}\n"
+            lines[end - 1] = f"{ended}\n{below_from}\n"
+        elif begin in before:
+            lines.insert(begin - 1, f"{before[begin]}\n")
     return "".join(lines)
+
+
+class Mount(NamedTuple):
+    """What a RUN line has mounted: the path `source` of the build's directory, or of `image`."""
+
+    line: int
+    source: str
+    image: str
+
+
+def mounts_of(containerfile: str) -> Iterator[Mount]:
+    """Yield the mounts of RUN lines that are not for caches, secrets and the like."""
+    for number, text in _instructions(containerfile):
+        options = _TAKES.match(text)
+        for word in options[0].split(" ") if options else ():
+            option, _equals, value = word.partition("=")
+            fields = dict(field.partition("=")[::2] for field in value.split(","))
+            if option == "--mount" and fields.get("type", "bind") == "bind":
+                source = fields.get("source") or fields.get("src") or "."
+                yield Mount(number, source, fields.get("from", ""))
 
 
 def _without_platform(text: str) -> str:

@@ -115,7 +115,7 @@ class Output:
 
     def __init__(self) -> None:
         self.step = ""
-        self.number = 0  # as in the user's file, without the line that layout.py adds
+        self.number = 0  # as in the user's file, without lines that layout.py adds
         self._added = 0
         self._lines: deque[str] = deque(maxlen=_KEPT)
         self._rest = b""
@@ -130,8 +130,8 @@ class Output:
         text = _COLOURS.sub("", line).strip()
         if found := _STEP.match(text):
             self.step = found[2].strip()
-            if self.step.startswith("FROM ") or self.step == layout.APT_LINE:
-                self._added = int(self.step == layout.APT_LINE)
+            begun = self.step.startswith("FROM ")
+            self._added = 0 if begun else self._added + layout.is_added(self.step)
             self.number = int(found[1]) - self._added
             self._lines.clear()
         elif text:

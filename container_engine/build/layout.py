@@ -3,11 +3,14 @@
 A build may begin with an image of this host: its SquashFS file becomes a layout. Podman copies that
 into the build's storage once, under a name made from the file's digest.
 
+Podman reuses the step of a RUN line with a mount whatever the files in it are now (buildah#5400,
+#4522). A line that is added before it is an ARG whose value changes with them.
+
 apt-get works in the only user of a build without a trace in the image. It becomes the user `_apt`
 for its downloads, checks that it has, and gives up if not. A variable names a configuration file
 that turns this off. The file is in the build's /dev/shm, which is in no layer. An added line of
-each stage sets the variable, and `leave_out_apt` removes the variable and the line from the image's
-configuration. Podman's --env would not do: it has no effect on the first step of a stage.
+each stage sets the variable, and `leave_out_added` removes the variable and added lines from the
+image's configuration. Podman's --env would not do: it has no effect on the first step of a stage.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -171,10 +175,26 @@ def _write(path: str, content: bytes) -> None:
 # smallroot.sh writes the file
 _APT_VARIABLE = "APT_CONFIG=/dev/shm/container-engine-apt.conf"
 APT_LINE = f"ENV {_APT_VARIABLE}"
+_MOUNTED = "ARG CE_MOUNTED"
+# its value, with which Podman begins the entries of RUN lines
+_VALUE = re.compile(r"\A\|1 CE_MOUNTED=\w+ |(?<= )CE_MOUNTED=\w+ ")
 
 
-def leave_out_apt(layout: str) -> None:
-    """Remove the variable from the configuration of the image in an OCI layout. Raise OSError."""
+def mounted_line(content: str) -> str:
+    """Return the line before a RUN line with mounts of this content."""
+    return f"{_MOUNTED}={hashlib.sha256(content.encode('utf-8', 'surrogateescape')).hexdigest()}"
+
+
+def is_added(step: str) -> bool:
+    """Check whether a build's step is that of an added line."""
+    return step == APT_LINE or step.partition("=")[0] == _MOUNTED
+
+
+def leave_out_added(layout: str) -> None:
+    """Remove what added lines left in the configuration of the image in an OCI layout.
+
+    Raise OSError.
+    """
     index = _read(f"{layout}/index.json")
     for entry in index["manifests"]:
         manifest = _read(_blob(layout, entry))
@@ -184,7 +204,11 @@ def leave_out_apt(layout: str) -> None:
         if kept == (own.get("Env") or []):
             continue
         own["Env"] = kept
-        config["history"] = [past for past in config.get("history") or () if not _is_line(past)]
+        config["history"] = [
+            {k: _VALUE.sub("", v) if k == "created_by" else v for k, v in past.items()}
+            for past in config.get("history") or ()
+            if not _is_line(past)
+        ]
         manifest["config"] = _replaced(layout, manifest["config"], config)
         entry.update(_replaced(layout, entry, manifest))
     with open(f"{layout}/index.json", "w", encoding="utf-8") as file:
@@ -192,8 +216,9 @@ def leave_out_apt(layout: str) -> None:
 
 
 def _is_line(past: Mapping[str, Any]) -> bool:
-    """Check whether `LINE` made this entry of an image's history. It makes no layer."""
-    return bool(past.get("empty_layer")) and str(past.get("created_by", "")).endswith(APT_LINE)
+    """Check whether an added line made this entry of an image's history. It makes no layer."""
+    step = str(past.get("created_by", "")).rpartition("#(nop) ")[2].strip()
+    return bool(past.get("empty_layer")) and is_added(step)
 
 
 def _blob(layout: str, descriptor: Mapping[str, Any]) -> str:

@@ -423,6 +423,32 @@ def test_a_line_of_a_build_takes_files_from_images_of_this_host(stranger: Engine
     forget_podman(stranger)
 
 
+@pytest.mark.parametrize("source", ["source=data,", "", "source=dir,", "from=first,source=/dir,"])
+def test_a_step_is_repeated_when_what_it_has_mounted_has_changed(
+    stranger: Engine, source: str
+) -> None:
+    """Podman reuses it (containers/buildah#5400 and #4522), even for another text or file."""
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    base = "FROM scratch\nCOPY busybox /bin/sh\n"
+    end = f"RUN echo once >> /n\nRUN --mount={source}target=/m (cat /m || cat /m/data) > /made\n"
+    text = f"{base.replace('scratch', 'scratch AS first')}COPY dir /dir\n{base}{end}"
+    (where / "Containerfile").write_text(text)
+    (where / "dir").mkdir()
+    said = ""
+    for content in ("one", "two", "two and more"):
+        for file in ("data", "dir/data"):
+            (where / file).write_text(content)
+        done = finished(stranger, ce, "build", "-t", "mine:1", str(where))
+        said = done.stderr
+        assert done.returncode == 0, said
+        read = ["unsquashfs", "-cat", done.stdout.strip(), "made"]
+        assert subprocess.run(read, check=True, capture_output=True).stdout == content.encode(), (
+            said
+        )
+    forget_podman(stranger)
+    assert "Using cache" in said.partition("RUN echo once >> /n\n")[2].split("STEP", 1)[0], said
+
+
 def test_a_build_with_one_more_line_reuses_its_steps_whatever_it_begins_with(
     stranger: Engine,
 ) -> None:

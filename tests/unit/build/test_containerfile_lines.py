@@ -10,15 +10,17 @@ from container_engine.build import layout
 from container_engine.build.containerfile_lines import (
     From,
     Mistake,
+    Mount,
     bases_of,
     entrypoint_of,
     first_mistake,
     line_of,
     line_of_complaint,
+    mounts_of,
     shortened,
     sources_of,
     stages_of,
-    with_after_from,
+    with_lines,
     with_names,
     without_effect,
 )
@@ -75,16 +77,25 @@ def _blob(layout: Path, content: object) -> dict[str, object]:
 
 def test_no_variable_of_the_build_stays_in_the_image(tmp_path: Path) -> None:
     (tmp_path / "blobs/sha256").mkdir(parents=True)
-    config = _blob(tmp_path, {"config": {"Env": ["A=b", layout._APT_VARIABLE, "APT_CONFIG=/mine"]}})
+    added = ("ENV APT_CONFIG=/dev/shm/container-engine-apt.conf", "ARG CE_MOUNTED")
+    history = [
+        *({"created_by": f"/bin/sh -c #(nop) {line}", "empty_layer": True} for line in added),
+        {"created_by": "|1 CE_MOUNTED=a1 /bin/sh -c make"},
+        {"created_by": "/bin/sh -c #(nop) ARG CE_MOUNTS", "empty_layer": True},
+    ]
+    env = ["A=b", layout._APT_VARIABLE, "APT_CONFIG=/mine"]
+    config = _blob(tmp_path, {"config": {"Env": env}, "history": history})
     manifest = _blob(tmp_path, {"config": config, "layers": []})
     (tmp_path / "index.json").write_text(json.dumps({"manifests": [manifest]}))
-    layout.leave_out_apt(str(tmp_path))
+    layout.leave_out_added(str(tmp_path))
     (entry,) = json.loads((tmp_path / "index.json").read_text())["manifests"]
     texts = {f"sha256:{p.name}": p.read_bytes() for p in tmp_path.glob("blobs/sha256/*")}
     assert all(f"sha256:{hashlib.sha256(t).hexdigest()}" == d for d, t in texts.items())
     new = json.loads(texts[entry["digest"]])["config"]
     assert new["size"] == len(texts[new["digest"]])
-    assert json.loads(texts[new["digest"]])["config"]["Env"] == ["A=b", "APT_CONFIG=/mine"]
+    left = json.loads(texts[new["digest"]])
+    assert left["config"]["Env"] == ["A=b", "APT_CONFIG=/mine"]
+    assert left["history"] == [{"created_by": "/bin/sh -c make"}, history[-1]]
     assert len(texts) == 2
 
 
@@ -92,7 +103,7 @@ def test_an_image_without_variables_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "blobs/sha256").mkdir(parents=True)
     manifest = _blob(tmp_path, {"config": _blob(tmp_path, {"config": {}}), "layers": []})
     (tmp_path / "index.json").write_text(json.dumps({"manifests": [manifest]}))
-    layout.leave_out_apt(str(tmp_path))
+    layout.leave_out_added(str(tmp_path))
     assert json.loads((tmp_path / "index.json").read_text())["manifests"] == [manifest]
 
 
@@ -152,6 +163,20 @@ def test_the_images_that_lines_take_files_from_are_those_that_are_no_stages() ->
         "RUN --mount=type=bind,\\\nfrom=m/c,target=/c --mount=from=m/d,target=/d"
         " echo from=c ,from=e\ncopy --from=0 /x /\nCOPY --from=$e /x /\n"
     )
+
+
+def test_what_run_lines_mount_is_found_and_a_line_is_set_before_them() -> None:
+    text = (
+        "FROM a AS b\nRUN --mount=target=/m,source=x --mount=from=b,type=bind,src=/y,target=/n \\\n"
+        "  --mount=type=cache,target=/c make\nCOPY --from=b x y\n"
+        "RUN --network=none --mount=target=/m make --mount=source=z\n"
+    )
+    found = list(mounts_of(text))
+    assert found == [Mount(2, "x", ""), Mount(2, "/y", "b"), Mount(5, ".", "")]
+    lines = with_lines(text, "ENV A", {2: "ARG B", 5: "ARG C"}).splitlines()
+    assert [*lines[:4], *lines[5:7]] == [
+        *("FROM a AS b", "ENV A", "ARG B", text.splitlines()[1], "COPY --from=b x y", "ARG C"),
+    ]
 
 
 def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> None:
@@ -226,7 +251,7 @@ def test_instructions_that_no_launch_reads_are_listed_once() -> None:
     ],
 )
 def test_a_line_is_set_below_each_from(text: str, expected: str) -> None:
-    assert with_after_from(text, "ENV X=1") == expected
+    assert with_lines(text, "ENV X=1", {}) == expected
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,13 @@ def test_a_line_that_has_apt_get_update_is_not_asked_for_it() -> None:
     assert error.hint == "is its name right, and does the image's release have this package?"
 
 
+def test_a_step_is_counted_without_the_lines_that_were_added() -> None:
+    added = ["FROM a", "ENV APT_CONFIG=/dev/shm/container-engine-apt.conf", "RUN make"]
+    steps = [*added, f"ARG CE_MOUNTED={'a' * 64}", "RUN --mount=source=x make", "RUN make"]
+    output = _heard("".join(f"STEP {n}/6: {step}\n" for n, step in enumerate(steps, start=1)))
+    assert (output.step, output.number) == ("RUN make", 4)
+
+
 def test_the_last_step_is_found_in_output_that_arrives_in_any_pieces() -> None:
     output = Output()
     for piece in (
