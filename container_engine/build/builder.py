@@ -14,19 +14,27 @@ import contextlib
 import hashlib
 import os
 import pwd
+import re
 import shutil
 import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from container_engine.base import process
 from container_engine.base.errors import SiteError, UserError
 from container_engine.base.files import owner_fault, publish, read_regular, sha256
 from container_engine.base.process import reason
 from container_engine.base.secrecy import Secrecy, is_secret_name
-from container_engine.build.containerfile_lines import Mount, mounts_of, stages_of, with_lines
+from container_engine.build.containerfile_lines import (
+    Mount,
+    mounts_of,
+    stage_of,
+    stages_of,
+    volumes_of,
+    with_lines,
+)
 from container_engine.build.failure import Output, failure
 from container_engine.build.layout import (
     APT_LINE,
@@ -61,6 +69,7 @@ _FILE_VARIABLES = (
 _LINKED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/ca-bundle.pem")
 _NAME = "localhost/ce-build"
 _INFO_TIMEOUT_S = 60
+_KEEPS_VOLUMES = [1, 37]  # of Buildah in Podman 5.2
 _SHORTEST = 4  # characters: what is shorter is in too many words
 
 
@@ -131,11 +140,11 @@ class Builder(NamedTuple):
     timeout_s: float
     policy: str = ""
 
-    def build(self, recipe: Recipe, digest: str, layout: str, *, fresh: bool, quiet: bool) -> None:
+    def build(self, recipe: Recipe, digest: str, layout: str, *, fresh: bool, quiet: bool) -> str:
         """Write the image as an OCI layout to the directory `layout`, which must not exist.
 
         `digest` is the recipe's: it keeps concurrent builds from using each other's image. Podman's
-        output goes to stderr unless `quiet`. Raise CeError.
+        output goes to stderr unless `quiet`. Return a warning, or "". Raise CeError.
         """
         podman = self._podman(recipe, os.path.dirname(layout))
         output = Output()
@@ -160,7 +169,7 @@ class Builder(NamedTuple):
             process.merged(argv, env, self.timeout_s, output.feed, is_shown=not quiet)
             save = ["save", "--quiet", "--format=oci-dir", "--output", layout, name]
             process.output([*podman, *save], self._environment(), self.timeout_s)
-            leave_out_added(layout)
+            return self._lost(recipe, leave_out_added(layout))
         except process.CommandError as error:
             refusal = failure(recipe.shown, recipe.whole, output, error, self.env)
             raise _without(recipe.secrets, refusal) from None
@@ -168,6 +177,25 @@ class Builder(NamedTuple):
             raise UserError(reason(error), see="store-unusable", name=layout) from None
         finally:
             _forget(recipe.secrets, f"{self._place(recipe)}/tmp", self.timeout_s)
+
+    @staticmethod
+    def _lost(recipe: Recipe, config: Mapping[str, Any]) -> str:
+        """Return a warning if RUN lines ran with volumes of the image that their stage begins with.
+
+        Podman discards what they wrote there (containers/buildah#4247).
+        """
+        stage = stage_of(recipe.whole, recipe.target)
+        volumes, own = set(config.get("Volumes") or {}), volumes_of(stage)
+        inherited = sorted(volumes - own) if len(volumes) > len(own) else []  # own may be $NAME
+        version = (config.get("Labels") or {}).get("io.buildah.version", "")
+        keeps = [int(part) for part in re.findall(r"\d+", version)[:2]] >= _KEEPS_VOLUMES
+        if keeps or not inherited or not any(text.upper().startswith("RUN ") for text in stage):
+            return ""
+        return (
+            f"{recipe.shown}: this Podman discards what RUN lines write below"
+            f" {', '.join(inherited)}, a volume of the image in FROM; COPY does write there, and"
+            " Podman 5.2 keeps it"
+        )
 
     @property
     def _signers(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -41,13 +42,13 @@ def line_of(step: str, number: int, containerfile: str) -> int:
     wanted = _without_platform(" ".join(step.split()))
     found, place = [], 0
     for line, text in _instructions(containerfile):
-        place = 1 if _FROM.match(text) else place + 1
+        place = 1 if _FROM.match(text) else place + (_name(text) != "VOLUME")  # which comes last
         is_with_lines = _here_document(text) and wanted.startswith(f"{text} (")
         if is_with_lines or _without_platform(text) == wanted:
             found.append((line, place))
     found = found if len(found) <= 1 else [one for one in found if one[1] == number]
     if not found:
-        plain = enumerate(containerfile.splitlines(), start=1)
+        plain = enumerate(_lines(containerfile), start=1)
         found = [(line, number) for line, text in plain if " ".join(text.split()) == wanted]
     return found[0][0] if len(found) == 1 else 0
 
@@ -121,14 +122,14 @@ def with_names(containerfile: str, froms: Sequence[From], platform: str = "") ->
     FROM lines without a platform get this one. Each of them becomes one line, with empty ones below
     it in place of those that it went on on.
     """
-    lines = containerfile.splitlines(keepends=True)
+    lines = _lines(containerfile)
     for begin, end, text in _spans(containerfile):
         found = _FROM.match(text)
         for one in (one for one in froms if one.line == begin):
             if found is None:
                 name = re.compile(rf"(?<=[-,=\s]from=){re.escape(one.written)}(?=[\s,])")
                 whole = name.sub(one.name, "".join(lines[begin - 1 : end]), count=1)
-                lines[begin - 1 : end] = whole.splitlines(keepends=True)
+                lines[begin - 1 : end] = _lines(whole)
                 continue
             own = f"--platform={one.platform or platform} " if one.platform or platform else ""
             before = _PLATFORM.sub("", text[: found.start(2)])
@@ -138,15 +139,27 @@ def with_names(containerfile: str, froms: Sequence[From], platform: str = "") ->
 
 
 def with_lines(containerfile: str, below_from: str, before: Mapping[int, str]) -> str:
-    """Return the text with one line below each FROM instruction, and others before their lines."""
-    lines = containerfile.splitlines(keepends=True)
-    for begin, end, text in reversed(list(_spans(containerfile))):
+    """Return the text with one line below each FROM instruction, and others before their lines.
+
+    VOLUME comes last in its stage: Podman before 5.2 discards what later RUN lines write there.
+    """
+    lines = _lines(containerfile if containerfile.endswith("\n") else f"{containerfile}\n")
+    made: list[str] = []
+    volumes: list[str] = []
+    done = 0
+    for begin, end, text in _spans(containerfile):
+        made += lines[done : begin - 1]
+        done = end
+        if _name(text) == "VOLUME":
+            volumes.append(f"{text}\n")
+            continue
         if _FROM.match(text):
-            ended = lines[end - 1].rstrip("\r\n")
-            lines[end - 1] = f"{ended}\n{below_from}\n"
-        elif begin in before:
-            lines.insert(begin - 1, f"{before[begin]}\n")
-    return "".join(lines)
+            made += [*volumes, *lines[begin - 1 : end], f"{below_from}\n"]
+            volumes = []
+        else:
+            made += [f"{before[begin]}\n"] if begin in before else []
+            made += lines[begin - 1 : end]
+    return "".join([*made, *lines[done:], *volumes])
 
 
 class Mount(NamedTuple):
@@ -242,25 +255,49 @@ def without_effect(containerfile: str) -> list[str]:
     return [name for name in WITHOUT_EFFECT if name in used]
 
 
+def stage_of(containerfile: str, target: str) -> list[str]:
+    """Return the instructions of the stage with this name or number, for "" of the last one."""
+    stage: list[str] = []
+    names: tuple[str, ...] = ()
+    number = 0
+    for _line, text in _instructions(containerfile):
+        begun = _FROM.match(text)
+        if begun:
+            if target and target.lower() in names:
+                break
+            stage, names = [], (str(number), (begun[3] or "").lower())
+            number += 1
+        stage.append(text)
+    return stage
+
+
+def volumes_of(stage: Sequence[str]) -> set[str]:
+    """Return the paths that VOLUME lines among these instructions name, as they are written."""
+    found: set[str] = set()
+    for text in stage:
+        if _name(text) == "VOLUME":
+            written = text.partition(" ")[2]
+            found.update(_words(written) or written.split(" "))
+    return found
+
+
 def entrypoint_of(containerfile: str) -> str | None:
     """Return the last stage's ENTRYPOINT as a command line, or None if it sets none.
 
     It is "" for one that is emptied, or given as a line for a shell.
     """
-    found = None
-    for _number, text in _instructions(containerfile):
-        if _FROM.match(text):
-            found = None
-        elif _name(text) == "ENTRYPOINT":
-            found = text.partition(" ")[2]
-    if found is None:
-        return None
+    lines = [text for text in stage_of(containerfile, "") if _name(text) == "ENTRYPOINT"]
+    return shlex.join(_words(lines[-1].partition(" ")[2])) if lines else None
+
+
+def _words(written: str) -> list[str]:
+    """Return the words of an instruction in the form of JSON, [] for another form."""
     try:
-        words = json.loads(found)
+        words = json.loads(written)
     except ValueError:
-        return ""
+        return []
     is_list = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    return shlex.join(words) if is_list else ""
+    return words if is_list else []
 
 
 def shortened(step: str) -> str:
@@ -276,7 +313,7 @@ def _instructions(containerfile: str) -> Iterator[tuple[int, str]]:
 
 def _spans(containerfile: str) -> Iterator[tuple[int, int, str]]:
     """Yield first and last line and text of each instruction, as `_instructions` does."""
-    lines = containerfile.splitlines()
+    lines = _lines(containerfile)
     escape = _escape(lines)
     begun, ended, parts, until = 0, 0, "", ""
     for number, line in enumerate(lines, start=1):
@@ -294,6 +331,11 @@ def _spans(containerfile: str) -> Iterator[tuple[int, int, str]]:
             begun, parts, until = 0, "", _here_document(whole)
     if begun:
         yield begun, ended, " ".join(parts.split())
+
+
+def _lines(containerfile: str) -> list[str]:
+    """Return the lines with their ends. Form feeds and the like end none."""
+    return io.StringIO(containerfile, newline="\n").readlines()
 
 
 def _escape(lines: Sequence[str]) -> str:

@@ -190,11 +190,12 @@ def is_added(step: str) -> bool:
     return step == APT_LINE or step.partition("=")[0] == _MOUNTED
 
 
-def leave_out_added(layout: str) -> None:
+def leave_out_added(layout: str) -> dict[str, Any]:
     """Remove what added lines left in the configuration of the image in an OCI layout.
 
-    Raise OSError.
+    Return what is left of it. Raise OSError.
     """
+    own: dict[str, Any] = {}
     index = _read(f"{layout}/index.json")
     for entry in index["manifests"]:
         manifest = _read(_blob(layout, entry))
@@ -213,6 +214,7 @@ def leave_out_added(layout: str) -> None:
         entry.update(_replaced(layout, entry, manifest))
     with open(f"{layout}/index.json", "w", encoding="utf-8") as file:
         json.dump(index, file)
+    return own
 
 
 def _is_line(past: Mapping[str, Any]) -> bool:

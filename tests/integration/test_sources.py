@@ -449,6 +449,23 @@ def test_a_step_is_repeated_when_what_it_has_mounted_has_changed(
     assert "Using cache" in said.partition("RUN echo once >> /n\n")[2].split("STEP", 1)[0], said
 
 
+def test_no_file_below_a_volume_is_lost_without_a_word(stranger: Engine) -> None:
+    """Podman before 5.2 discards it (containers/buildah#4247), Docker does not."""
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    text = "FROM scratch AS last\nCOPY busybox /bin/sh\nWORKDIR /v\nVOLUME /v\nRUN echo x >/v/x\n"
+    (where / "Containerfile").write_text(text)
+    done = finished(stranger, ce, "build", "-t", "own:1", str(where))
+    assert "/v/x" in listing(done.stdout.strip()), done.stderr
+    assert "discards" not in done.stderr
+    for start in ("FROM own:1 AS built\n", f"{text}FROM last AS built\n"):
+        (where / "Containerfile").write_text(f"{start}RUN echo y >/v/y\nFROM scratch\n")
+        done = finished(stranger, ce, "build", "--target=built", "-t", "more:1", str(where))
+        assert done.returncode == 0, done.stderr
+        is_there = "/v/y" in listing(done.stdout.strip())
+        assert ("discards what RUN lines write below /v, " in done.stderr) != is_there, done.stderr
+    forget_podman(stranger)
+
+
 def test_a_build_with_one_more_line_reuses_its_steps_whatever_it_begins_with(
     stranger: Engine,
 ) -> None:

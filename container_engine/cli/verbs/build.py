@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 
 from container_engine.base.errors import UserError
-from container_engine.base.text_layout import size_text
+from container_engine.base.text_layout import size_text, warning_text
 from container_engine.build.builder import Builder, Recipe
 from container_engine.build.containerfile_lines import (
     From,
@@ -119,9 +119,10 @@ def _image(
     builder = Builder(context.env, context.uid, os.getegid(), limit, policy)
     with tempfile.TemporaryDirectory(prefix="ce-build-") as work:
         layout = os.path.join(work, "oci")
-        builder.build(
+        warning = builder.build(
             recipe, image.made_of, layout, fresh=arguments.no_cache, quiet=arguments.quiet
         )
+        messages.say(warning_text(warning) if warning else "")
         path = source.obtain(image._replace(place=layout), places, Pull.ALWAYS).path
     if not arguments.quiet:
         left = left_behind(known, places, image.name)

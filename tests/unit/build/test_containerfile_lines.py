@@ -19,7 +19,9 @@ from container_engine.build.containerfile_lines import (
     mounts_of,
     shortened,
     sources_of,
+    stage_of,
     stages_of,
+    volumes_of,
     with_lines,
     with_names,
     without_effect,
@@ -179,6 +181,13 @@ def test_what_run_lines_mount_is_found_and_a_line_is_set_before_them() -> None:
     ]
 
 
+def test_the_volumes_are_those_of_the_stage_that_is_built() -> None:
+    text = 'FROM a AS b\nVOLUME /x /y\nRUN c\nFROM d\nVOLUME ["/z"]\nENTRYPOINT ["e", "f g"]\n'
+    assert volumes_of(stage_of(text, "B")) == volumes_of(stage_of(text, "0")) == {"/x", "/y"}
+    assert volumes_of(stage_of(text, "")) == volumes_of(stage_of(text, "1")) == {"/z"}
+    assert entrypoint_of(text) == "e 'f g'"
+
+
 def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> None:
     text = (
         "ARG NAME=base TAG='1'\nARG WHOLE=\"${NAME}:$TAG\"\n"
@@ -247,7 +256,12 @@ def test_instructions_that_no_launch_reads_are_listed_once() -> None:
         ("ARG V=1\nFROM a AS b\nfrom b", "ARG V=1\nFROM a AS b\nENV X=1\nfrom b\nENV X=1\n"),
         ("FROM \\\n  a\nRUN <<E\nFROM c\nE\n", "FROM \\\n  a\nENV X=1\nRUN <<E\nFROM c\nE\n"),
         ("FROM a \\\n# b\n\n  AS c\nRUN d\n", "FROM a \\\n# b\n\n  AS c\nENV X=1\nRUN d\n"),
-        ("# escape=`\nFROM `\na\r\nRUN b\r\n", "# escape=`\nFROM `\na\nENV X=1\nRUN b\r\n"),
+        ("# escape=`\nFROM `\na\r\nRUN b\r\n", "# escape=`\nFROM `\na\r\nENV X=1\nRUN b\r\n"),
+        ("FROM a\nRUN b \f\x85\\\n  c", "FROM a\nENV X=1\nRUN b \f\x85\\\n  c\n"),
+        (
+            'FROM a\nVOLUME ["/a", \\\n "/b"]\nRUN b\n\nFROM c\nVolume /c\n# d\n',
+            'FROM a\nENV X=1\nRUN b\n\nVOLUME ["/a", "/b"]\nFROM c\nENV X=1\n# d\nVolume /c\n',
+        ),
     ],
 )
 def test_a_line_is_set_below_each_from(text: str, expected: str) -> None:
