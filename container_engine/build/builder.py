@@ -11,6 +11,7 @@ outside of it only those files of the user can be seen that the build needs; see
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
 import os
 import pwd
@@ -67,6 +68,7 @@ _FILE_VARIABLES = (
     *("CONTAINERS_STORAGE_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
 _LINKED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/ca-bundle.pem")
+_WILD = re.compile(r"[*?\[\]\\]")  # in a pattern of a .dockerignore
 _NAME = "localhost/ce-build"
 _INFO_TIMEOUT_S = 60
 _KEEPS_VOLUMES = [1, 37]  # of Buildah in Podman 5.2
@@ -100,15 +102,16 @@ class Recipe(NamedTuple):
     @property
     def whole(self) -> str:
         """Return the text that Podman reads; "" if the file can no longer be read."""
-        with contextlib.suppress(OSError), open(self.containerfile, errors="replace") as file:
-            return self.text or file.read()
+        with contextlib.suppress(OSError):
+            return self.text or _text(self.containerfile)
         return self.text
 
     @property
-    def ignores(self) -> dict[str, str]:
-        """Return the files beside the Containerfile that say what to ignore, by their endings."""
-        found = {end: f"{self.containerfile}{end}" for end in (".containerignore", ".dockerignore")}
-        return {end: path for end, path in found.items() if os.path.isfile(path)}
+    def ignores(self) -> str:
+        """Return the file that says what to ignore, in Podman's order; "" if there is none."""
+        beside = [f"{self.containerfile}{end}" for end in (".dockerignore", ".containerignore")]
+        general = [f"{self.context}/{name}" for name in (".containerignore", ".dockerignore")]
+        return next((path for path in (*beside, *general) if os.path.isfile(path)), "")
 
     def digest(self, env: Mapping[str, str]) -> str:
         """Return the digest of everything that the build may use, except for downloads.
@@ -118,7 +121,7 @@ class Recipe(NamedTuple):
         whole = hashlib.sha256()
         bases = [f"{base.name} {base.tag}" for base in self.bases]
         given = [f"{one}={env[one]}" if one in env else one for one in self.arguments]
-        ignores = [f"{end} {sha256(path)}" for end, path in self.ignores.items()]
+        ignores = [f"ignores {sha256(self.ignores)}"] if self.ignores else []
         parts = (sha256(self.containerfile), self.target, *sorted(given), *bases, *ignores)
         parts += (self.arch,) if self.arch else ()
         for part in parts:
@@ -372,9 +375,33 @@ def _file(recipe: Recipe, digest: str, directory: str) -> str:
     path = os.path.join(directory, "Containerfile")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(with_lines(recipe.whole, APT_LINE, before))
-    for ending, ignores in recipe.ignores.items():
-        shutil.copyfile(ignores, f"{path}{ending}")
+    if recipe.ignores:
+        ignores = _with_directories(_text(recipe.ignores), recipe.context)
+        with open(f"{path}.dockerignore", "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(ignores)
     return path
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def _with_directories(ignores: str, context: str) -> str:
+    """Return the lines of a .dockerignore with more, so that Podman looks where exceptions lead.
+
+    It passes over a directory that is ignored unless an exception begins with its path, as
+    `!**/*.py` does not, where Docker goes on. So a file that does not exist is excepted in each
+    directory with names that an exception may mean.
+    """
+    exceptions = [line.strip()[1:] for line in ignores.split("\n") if line.strip()[:1] == "!"]
+    meant = {one.strip("/").rpartition("/")[2] for one in exceptions if _WILD.search(one)}
+    found = []
+    for where, names, files in os.walk(context) if meant else ():
+        if any(fnmatch.fnmatchcase(name, one) for name in (*names, *files) for one in meant):
+            found.append(f"!{os.path.relpath(where, context)}/.ce-no-such-file\n")
+    # such a path may be no pattern, and would be a different one if it were quoted
+    return "".join((ignores, "\n", *(one for one in found if not set(one) & {"[", "\\"})))
 
 
 def _content(recipe: Recipe, mount: Mount, digest: str) -> str:

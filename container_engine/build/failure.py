@@ -85,6 +85,7 @@ _REMEDIES = tuple(
             "this Podman does not know the option: remove it (--link changes no file), or do the"
             " same in a RUN line",
         ),
+        (r"max depth exceeded", "Podman makes 128 layers at most: join RUN lines, or COPY lines"),
         (
             r"no stage or image found with that name",
             "no stage above has this name, and no image of it was got: ce pull IMAGE says why",

@@ -449,6 +449,32 @@ def test_a_step_is_repeated_when_what_it_has_mounted_has_changed(
     assert "Using cache" in said.partition("RUN echo once >> /n\n")[2].split("STEP", 1)[0], said
 
 
+@pytest.mark.parametrize(
+    ("ignores", "seen"),
+    [
+        ("*\n!**/*.py\n", {"/a.py", "/d/a.py", "/d/e/*f/b.py"}),
+        ("**\n!d/**/b.*\nd/x\n", {"/d/e/*f/b.py"}),
+        ("*\n!d\n**/*.py\n", {"/d/x/c"}),
+    ],
+)
+def test_what_is_excepted_from_a_dockerignore_is_copied(
+    stranger: Engine, ignores: str, seen: set[str]
+) -> None:
+    """Podman leaves out ignored directories if no exception begins with their path."""
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    files = ("a.py", "d/a.py", "d/x/c", "d/e/*f/b.py", "[e]/g.txt")
+    for path in (where / "src" / name for name in files):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    (where / "src/Containerfile").write_text("FROM scratch\nCOPY . /\n")
+    (where / "src/.dockerignore").write_text(ignores)
+    done = finished(stranger, ce, "build", "-t", "mine:1", str(where / "src"))
+    forget_podman(stranger)
+    made = listing(done.stdout.strip())
+    assert {name for name in made if name.endswith((".py", "/c"))} == seen, done.stderr
+    assert "/[e]/g.txt" not in made
+
+
 def test_no_file_below_a_volume_is_lost_without_a_word(stranger: Engine) -> None:
     """Podman before 5.2 discards it (containers/buildah#4247), Docker does not."""
     where, ce = context(stranger), str(stranger.prefix / "bin/ce")
