@@ -85,6 +85,11 @@ _REMEDIES = tuple(
             "this Podman does not know the option: remove it (--link changes no file), or do the"
             " same in a RUN line",
         ),
+        (
+            r"/\.wh\.[^/]*: no such file",
+            "no layer can hold a file whose name begins with .wh.: rename it, or list it in"
+            " .dockerignore",
+        ),
         (r"max depth exceeded", "Podman makes 128 layers at most: join RUN lines, or COPY lines"),
         (
             r"no stage or image found with that name",
