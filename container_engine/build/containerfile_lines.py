@@ -117,7 +117,7 @@ def sources_of(containerfile: str) -> list[From]:
 
 
 def with_names(containerfile: str, froms: Sequence[From], platform: str = "") -> str:
-    """Return the text with names of images and platforms in place of variables in FROM lines.
+    """Return the text with names and platforms of these images in place of what is written.
 
     FROM lines without a platform get this one. Each of them becomes one line, with empty ones below
     it in place of those that it went on on.
