@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shlex
@@ -335,7 +334,7 @@ def _spans(containerfile: str) -> Iterator[tuple[int, int, str]]:
 
 def _lines(containerfile: str) -> list[str]:
     """Return the lines with their ends. Form feeds and the like end none."""
-    return io.StringIO(containerfile, newline="\n").readlines()
+    return re.findall(r"[^\n]*\n|[^\n]+", containerfile)
 
 
 def _escape(lines: Sequence[str]) -> str:
