@@ -30,6 +30,7 @@ from container_engine.base.process import reason
 from container_engine.base.secrecy import Secrecy, is_secret_name
 from container_engine.build.containerfile_lines import (
     Mount,
+    arguments_of,
     mounts_of,
     stage_of,
     stages_of,
@@ -40,8 +41,8 @@ from container_engine.build.failure import Output, failure
 from container_engine.build.layout import (
     APT_LINE,
     Base,
+    inputs_line,
     leave_out_added,
-    mounted_line,
     write_layout,
 )
 from container_engine.images import confine
@@ -155,7 +156,8 @@ class Builder(NamedTuple):
         try:
             words = ["build", "--isolation=chroot", "--network=host", "--format=docker"]
             words += [f"--cap-drop=CAP_{name}" for name in _NO_CAPABILITIES]
-            words += ["--tag", name, "--file", _file(recipe, digest, os.path.dirname(layout))]
+            file = _file(recipe, digest, os.path.dirname(layout), self.env)
+            words += ["--tag", name, "--file", file]
             arguments, secrets = self._arguments(recipe)
             words += arguments
             words += [f"--target={recipe.target}"] if recipe.target else []
@@ -188,7 +190,7 @@ class Builder(NamedTuple):
         Podman discards what they wrote there (containers/buildah#4247).
         """
         stage = stage_of(recipe.whole, recipe.target)
-        volumes, own = set(config.get("Volumes") or {}), volumes_of(stage)
+        volumes, own = set(config.get("Volumes") or {}), volumes_of(recipe.whole)
         inherited = sorted(volumes - own) if len(volumes) > len(own) else []  # own may be $NAME
         version = (config.get("Labels") or {}).get("io.buildah.version", "")
         keeps = [int(part) for part in re.findall(r"\d+", version)[:2]] >= _KEEPS_VOLUMES
@@ -362,19 +364,26 @@ def _forget(secrets: Sequence[tuple[str, str]], directory: str, limit_s: float) 
                 os.unlink(path)
 
 
-def _file(recipe: Recipe, digest: str, directory: str) -> str:
+def _file(recipe: Recipe, digest: str, directory: str, env: Mapping[str, str]) -> str:
     """Write the file for Podman, with added lines (layout.py), to `directory`; return its path.
 
-    `digest` is the recipe's. Raise OSError.
+    `digest` is the recipe's, `env` has the values of arguments that are names. Raise OSError.
     """
-    mounted: dict[int, str] = {}
+    inputs: dict[int, str] = {}
     for mount in mounts_of(recipe.whole):
         content = _content(recipe, mount, digest)
-        mounted[mount.line] = f"{mounted.get(mount.line, '')}{content}\0"
-    before = {line: mounted_line(content) for line, content in mounted.items()}
+        inputs[mount.line] = f"{inputs.get(mount.line, '')}{content}\0"
+    pairs = (one.partition("=") for one in recipe.arguments)
+    given = {name: text if equals else env.get(name, "") for name, equals, text in pairs}
+    for line, names, common in arguments_of(recipe.whole):
+        values = [f"{name}={given[name]}" for name in names if name in given]
+        values = [one for one in values if not is_secret_name(one.partition("=")[0])]
+        if values or common:
+            inputs[line] = "\0".join((*values, common))
+    before = {line: inputs_line(content) for line, content in inputs.items()}
     path = os.path.join(directory, "Containerfile")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(with_lines(recipe.whole, APT_LINE, before))
+        file.write(with_lines(recipe.whole, APT_LINE, before, recipe.target))
     if recipe.ignores:
         ignores = _with_directories(_text(recipe.ignores), recipe.context)
         with open(f"{path}.dockerignore", "w", encoding="utf-8", errors="surrogateescape") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*`\s*", re.IGNORECASE)
+_DIRECTIVE = re.compile(r"\s*#\s*\w+\s*=")
 _FROM = re.compile(r"FROM (?:--platform=(\S+) |--\S+ )*(\S+)(?: AS (\S+))?", re.IGNORECASE)
 _PLATFORM = re.compile(r"--platform=\S+ ")
 # the options of a line that may take files from images, and the images in them
@@ -137,28 +139,49 @@ def with_names(containerfile: str, froms: Sequence[From], platform: str = "") ->
     return "".join(lines)
 
 
-def with_lines(containerfile: str, below_from: str, before: Mapping[int, str]) -> str:
+def with_lines(
+    containerfile: str, below_from: str, before: Mapping[int, str], target: str = ""
+) -> str:
     """Return the text with one line below each FROM instruction, and others before their lines.
 
-    VOLUME comes last in its stage: Podman before 5.2 discards what later RUN lines write there.
+    VOLUME comes last in the stage that is built, for the stages that it begins with, too: Podman
+    before 5.2 discards what later RUN lines write there.
     """
     lines = _lines(containerfile if containerfile.endswith("\n") else f"{containerfile}\n")
     made: list[str] = []
     volumes: list[str] = []
-    done = 0
+    of_stages: dict[str, list[str]] = {}
+    names, number, done = {""}, 0, 0  # the last stage is built if no other one is wanted
     for begin, end, text in _spans(containerfile):
         made += lines[done : begin - 1]
         done = end
+        begun = _FROM.match(text)
         if _name(text) == "VOLUME":
             volumes.append(f"{text}\n")
-            continue
-        if _FROM.match(text):
-            made += [*volumes, *lines[begin - 1 : end], f"{below_from}\n"]
-            volumes = []
+        elif begun:
+            made += volumes if target and target.lower() in names else []
+            made += [*lines[begin - 1 : end], f"{below_from}\n"]
+            volumes = [*of_stages.get(begun[2].lower(), ())]
+            names = {"", str(number), (begun[3] or "").lower()}
+            of_stages |= dict.fromkeys(names, volumes)
+            number += 1
         else:
             made += [f"{before[begin]}\n"] if begin in before else []
             made += lines[begin - 1 : end]
-    return "".join([*made, *lines[done:], *volumes])
+    return "".join([*made, *lines[done:], *(volumes if target.lower() in names else [])])
+
+
+def arguments_of(containerfile: str) -> Iterator[tuple[int, list[str], str]]:
+    """Yield the ARG lines of stages: the line, its names, and the ARG lines before all stages."""
+    common: list[str] = []
+    is_before = True
+    for number, text in _instructions(containerfile):
+        is_before = is_before and not _FROM.match(text)
+        declared = _ARG.fullmatch(text)
+        if declared and is_before:
+            common.append(text)
+        elif declared:
+            yield number, [one[1] for one in _ARGUMENT.finditer(declared[1])], "\n".join(common)
 
 
 class Mount(NamedTuple):
@@ -250,8 +273,12 @@ def stages_of(containerfile: str) -> list[str]:
 
 def without_effect(containerfile: str) -> list[str]:
     """Return the instructions, each one once, that have no effect in a container of a launch."""
-    used = {_name(text) for _number, text in _instructions(containerfile)}
-    return [name for name in WITHOUT_EFFECT if name in used]
+    return [name for name in WITHOUT_EFFECT if has(containerfile, name)]
+
+
+def has(containerfile: str, name: str) -> bool:
+    """Check whether there is an instruction of this name, in capitals."""
+    return any(_name(text) == name for _line, text in _instructions(containerfile))
 
 
 def stage_of(containerfile: str, target: str) -> list[str]:
@@ -270,10 +297,10 @@ def stage_of(containerfile: str, target: str) -> list[str]:
     return stage
 
 
-def volumes_of(stage: Sequence[str]) -> set[str]:
-    """Return the paths that VOLUME lines among these instructions name, as they are written."""
+def volumes_of(containerfile: str) -> set[str]:
+    """Return the paths that VOLUME lines name, as they are written."""
     found: set[str] = set()
-    for text in stage:
+    for _line, text in _instructions(containerfile):
         if _name(text) == "VOLUME":
             written = text.partition(" ")[2]
             found.update(_words(written) or written.split(" "))
@@ -338,7 +365,8 @@ def _lines(containerfile: str) -> list[str]:
 
 
 def _escape(lines: Sequence[str]) -> str:
-    return "`" if lines and _ESCAPE.fullmatch(lines[0].strip()) else "\\"
+    directives = itertools.takewhile(_DIRECTIVE.match, lines)
+    return "`" if any(_ESCAPE.fullmatch(line.strip()) for line in directives) else "\\"
 
 
 def _name(instruction: str) -> str:

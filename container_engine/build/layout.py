@@ -4,7 +4,8 @@ A build may begin with an image of this host: its SquashFS file becomes a layout
 into the build's storage once, under a name made from the file's digest.
 
 Podman reuses the step of a RUN line with a mount whatever the files in it are now (buildah#5400,
-#4522). A line that is added before it is an ARG whose value changes with them.
+#4522), and that of an ENV line whatever the value of an argument in it is now (buildah#2837). A
+line that is added before a RUN line with a mount, or an ARG line, has a hash of both.
 
 apt-get works in the only user of a build without a trace in the image. It becomes the user `_apt`
 for its downloads, checks that it has, and gives up if not. A variable names a configuration file
@@ -18,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -175,19 +175,17 @@ def _write(path: str, content: bytes) -> None:
 # smallroot.sh writes the file
 _APT_VARIABLE = "APT_CONFIG=/dev/shm/container-engine-apt.conf"
 APT_LINE = f"ENV {_APT_VARIABLE}"
-_MOUNTED = "ARG CE_MOUNTED"
-# its value, with which Podman begins the entries of RUN lines
-_VALUE = re.compile(r"\A\|1 CE_MOUNTED=\w+ |(?<= )CE_MOUNTED=\w+ ")
+_INPUTS = "CE_INPUTS="
 
 
-def mounted_line(content: str) -> str:
-    """Return the line before a RUN line with mounts of this content."""
-    return f"{_MOUNTED}={hashlib.sha256(content.encode('utf-8', 'surrogateescape')).hexdigest()}"
+def inputs_line(content: str) -> str:
+    """Return the line before one whose step depends on this content."""
+    return f"ENV {_INPUTS}{hashlib.sha256(content.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
 def is_added(step: str) -> bool:
     """Check whether a build's step is that of an added line."""
-    return step == APT_LINE or step.partition("=")[0] == _MOUNTED
+    return step == APT_LINE or step.startswith(f"ENV {_INPUTS}")
 
 
 def leave_out_added(layout: str) -> dict[str, Any]:
@@ -201,15 +199,11 @@ def leave_out_added(layout: str) -> dict[str, Any]:
         manifest = _read(_blob(layout, entry))
         config = _read(_blob(layout, manifest["config"]))
         own = config.get("config", {})
-        kept = [variable for variable in own.get("Env") or () if variable != _APT_VARIABLE]
+        kept = [one for one in own.get("Env") or () if not is_added(f"ENV {one}")]
         if kept == (own.get("Env") or []):
             continue
         own["Env"] = kept
-        config["history"] = [
-            {k: _VALUE.sub("", v) if k == "created_by" else v for k, v in past.items()}
-            for past in config.get("history") or ()
-            if not _is_line(past)
-        ]
+        config["history"] = [past for past in config.get("history") or () if not _is_line(past)]
         manifest["config"] = _replaced(layout, manifest["config"], config)
         entry.update(_replaced(layout, entry, manifest))
     with open(f"{layout}/index.json", "w", encoding="utf-8") as file:

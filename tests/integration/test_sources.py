@@ -450,6 +450,36 @@ def test_a_step_is_repeated_when_what_it_has_mounted_has_changed(
     assert "Using cache" in said.partition("RUN echo once >> /n\n")[2].split("STEP", 1)[0], said
 
 
+def test_a_step_is_repeated_when_an_argument_in_it_has_another_value(stranger: Engine) -> None:
+    """Podman reuses ENV, LABEL, WORKDIR and COPY lines (containers/buildah#2837)."""
+    where, ce = context(stranger), str(stranger.prefix / "bin/ce")
+    lines = "ENV X=$V\nLABEL x=$V\nWORKDIR /w$V\nCOPY busybox /d$V\n"
+    for text, other in (
+        (f"FROM scratch\nARG V=0\n{lines}", "ARG V=0"),
+        (f"ARG V=0\nFROM scratch\nARG V\n{lines}", "ARG V=3"),
+    ):
+        for words, value in (((), "0"), (("--build-arg=V=1",), "1"), (("--build-arg=V=2",), "2")):
+            (where / "Containerfile").write_text(text)
+            _assert_made_with(stranger, where, [ce, "build", *words], value)
+        (where / "Containerfile").write_text(text.replace("ARG V=0", other))
+        _assert_made_with(stranger, where, [ce, "build"], other[-1])
+    forget_podman(stranger)
+
+
+def _assert_made_with(engine: Engine, where: Path, build: list[str], value: str) -> None:
+    done = finished(engine, *build, "-t", "mine:1", str(where))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(Path(f"{done.stdout.strip()}.json").read_text())
+    config = document["config"]
+    assert ([one for one in config["Env"] if "PATH" not in one], config["Labels"]["x"]) == (
+        [f"X={value}"],
+        value,
+    ), done.stderr
+    assert "CE_INPUTS" not in json.dumps(document)
+    made = {f"/w{value}", f"/d{value}"}
+    assert {name for name in listing(done.stdout.strip()) if name[1] in "dw"} == made
+
+
 @pytest.mark.parametrize(
     ("ignores", "seen"),
     [

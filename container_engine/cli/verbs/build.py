@@ -13,6 +13,7 @@ from container_engine.build.builder import Builder, Recipe
 from container_engine.build.containerfile_lines import (
     From,
     entrypoint_of,
+    has,
     without_effect,
 )
 from container_engine.build.inputs import read, recipe_of, refuse_missing
@@ -151,6 +152,8 @@ def effects(containerfile: str, target: str) -> list[str]:
             f"{', '.join(unused)} {have} no effect in containers of a job; ENV and WORKDIR have"
             " (ce help dockerfile)"
         )
+    if has(containerfile, "ONBUILD"):
+        lines.append("ONBUILD is not kept in the image: write its lines where FROM names the image")
     command = None if target else entrypoint_of(containerfile)
     if command:
         lines.append(

@@ -11,6 +11,7 @@ from container_engine.build.containerfile_lines import (
     From,
     Mistake,
     Mount,
+    arguments_of,
     bases_of,
     entrypoint_of,
     first_mistake,
@@ -79,13 +80,13 @@ def _blob(layout: Path, content: object) -> dict[str, object]:
 
 def test_no_variable_of_the_build_stays_in_the_image(tmp_path: Path) -> None:
     (tmp_path / "blobs/sha256").mkdir(parents=True)
-    added = ("ENV APT_CONFIG=/dev/shm/container-engine-apt.conf", "ARG CE_MOUNTED")
+    added = ("ENV APT_CONFIG=/dev/shm/container-engine-apt.conf", f"ENV CE_INPUTS={'a' * 64}")
     history = [
         *({"created_by": f"/bin/sh -c #(nop) {line}", "empty_layer": True} for line in added),
-        {"created_by": "|1 CE_MOUNTED=a1 /bin/sh -c make"},
-        {"created_by": "/bin/sh -c #(nop) ARG CE_MOUNTS", "empty_layer": True},
+        {"created_by": "/bin/sh -c make"},
+        {"created_by": "/bin/sh -c #(nop) ENV CE_INPUT=1", "empty_layer": True},
     ]
-    env = ["A=b", layout._APT_VARIABLE, "APT_CONFIG=/mine"]
+    env = ["CE_INPUTS=a", "A=b", layout._APT_VARIABLE, "APT_CONFIG=/mine"]
     config = _blob(tmp_path, {"config": {"Env": env}, "history": history})
     manifest = _blob(tmp_path, {"config": config, "layers": []})
     (tmp_path / "index.json").write_text(json.dumps({"manifests": [manifest]}))
@@ -97,7 +98,7 @@ def test_no_variable_of_the_build_stays_in_the_image(tmp_path: Path) -> None:
     assert new["size"] == len(texts[new["digest"]])
     left = json.loads(texts[new["digest"]])
     assert left["config"]["Env"] == ["A=b", "APT_CONFIG=/mine"]
-    assert left["history"] == [{"created_by": "/bin/sh -c make"}, history[-1]]
+    assert left["history"] == history[2:]
     assert len(texts) == 2
 
 
@@ -181,11 +182,28 @@ def test_what_run_lines_mount_is_found_and_a_line_is_set_before_them() -> None:
     ]
 
 
-def test_the_volumes_are_those_of_the_stage_that_is_built() -> None:
-    text = 'FROM a AS b\nVOLUME /x /y\nRUN c\nFROM d\nVOLUME ["/z"]\nENTRYPOINT ["e", "f g"]\n'
-    assert volumes_of(stage_of(text, "B")) == volumes_of(stage_of(text, "0")) == {"/x", "/y"}
-    assert volumes_of(stage_of(text, "")) == volumes_of(stage_of(text, "1")) == {"/z"}
-    assert entrypoint_of(text) == "e 'f g'"
+def test_the_volumes_of_a_stage_and_of_those_it_begins_with_come_last_in_what_is_built() -> None:
+    text = 'FROM a AS b\nVOLUME /x\nRUN c\nFROM B AS d\nVOLUME ["/y"]\nRUN e\nFROM f\nVOLUME /z\n'
+    plain = "FROM a AS b\nE\nRUN c\nFROM B AS d\nE\nRUN e\n"
+    assert with_lines(text, "E", {}) == f"{plain}FROM f\nE\nVOLUME /z\n"
+    for target in ("d", "1"):
+        built = with_lines(text, "E", {}, target)
+        assert built == f'{plain}VOLUME /x\nVOLUME ["/y"]\nFROM f\nE\n'
+    assert volumes_of(text) == {"/x", "/y", "/z"}
+    assert stage_of(text, "D") == stage_of(text, "1") == ["FROM B AS d", 'VOLUME ["/y"]', "RUN e"]
+    assert stage_of(text, "") == ["FROM f", "VOLUME /z"]
+
+
+def test_the_arguments_of_a_stage_are_found_with_those_that_all_have() -> None:
+    text = "ARG A=1\nFROM a:$A\nRUN x\nARG B C='2 3' A\nFROM b\nARG D\n"
+    assert list(arguments_of(text)) == [(4, ["B", "C", "A"], "ARG A=1"), (6, ["D"], "ARG A=1")]
+
+
+def test_the_escape_character_may_be_set_after_another_directive() -> None:
+    head = "# syntax=docker/dockerfile:1\n#escape=`\n"
+    assert first_mistake(f"{head}FROM a\nRUN b `\n && c\n") is None
+    mistake = first_mistake(f"# a comment\n{head}FROM a\nRUN b `\n && c\n")
+    assert mistake == Mistake(6, "&&", "unknown instruction")
 
 
 def test_variables_in_from_have_their_values_of_the_command_line_or_of_arg() -> None:
@@ -260,7 +278,7 @@ def test_instructions_that_no_launch_reads_are_listed_once() -> None:
         ("FROM a\nRUN b \f\x85\\\n  c", "FROM a\nENV X=1\nRUN b \f\x85\\\n  c\n"),
         (
             'FROM a\nVOLUME ["/a", \\\n "/b"]\nRUN b\n\nFROM c\nVolume /c\n# d\n',
-            'FROM a\nENV X=1\nRUN b\n\nVOLUME ["/a", "/b"]\nFROM c\nENV X=1\n# d\nVolume /c\n',
+            "FROM a\nENV X=1\nRUN b\n\nFROM c\nENV X=1\n# d\nVolume /c\n",
         ),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_line_that_has_apt_get_update_is_not_asked_for_it() -> None:
 
 def test_a_step_is_counted_without_the_lines_that_were_added() -> None:
     added = ["FROM a", "ENV APT_CONFIG=/dev/shm/container-engine-apt.conf", "RUN make"]
-    steps = [*added, f"ARG CE_MOUNTED={'a' * 64}", "RUN --mount=source=x make", "RUN make"]
+    steps = [*added, f"ENV CE_INPUTS={'a' * 64}", "RUN --mount=source=x make", "RUN make"]
     output = _heard("".join(f"STEP {n}/6: {step}\n" for n, step in enumerate(steps, start=1)))
     assert (output.step, output.number) == ("RUN make", 4)
 

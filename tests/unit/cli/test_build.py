@@ -120,6 +120,8 @@ def test_a_build_names_the_program_of_an_entrypoint_as_the_command() -> None:
     )
     unused, _program = effects(f"{text}CMD x\n", "")
     assert unused.startswith("CMD has no effect in containers of a job; ENV and WORKDIR have ")
+    (line,) = effects("FROM a\nONBUILD RUN b\n", "")
+    assert line.startswith("ONBUILD is not kept in the image")
     assert effects(text, "stage") == effects("FROM a\nENTRYPOINT exec a\n", "") == []
 
 
