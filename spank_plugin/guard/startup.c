@@ -21,6 +21,7 @@ static void become(char **argv, const int fds[], size_t count, int log)
 	char *none[] = { NULL };
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
+	ce_default_signals(); /* the guard ignores what would end it */
 	for (size_t i = 0; i < count; i++)
 		(void)fcntl(fds[i], F_SETFD, 0);
 	if (setpgid(0, 0) == 0 && dup2(null, 0) == 0 && dup2(log, 1) == 1 && dup2(log, 2) == 2)
