@@ -166,7 +166,8 @@ def test_a_user_whom_no_file_of_the_node_names_starts_without_python(
         "[annotations]\ncom.ce.root_remap = 'true'\n",
         "mounts = ['/usr/share:/there:ro', '/not/there:/x:nofail']\n",
         "devices = ['/dev/null', '/dev/full']\n",
-        "startup = ['export A=\"1 2\" B=$$PWD; unset LANG', 'cd /; exit 0']\n",
+        "startup = ['export A=\"1 2\" B=$$PWD; unset LANG', "
+        "'export S=\"$$(grep SigIgn /proc/self/status)\"', 'cd /; exit 0']\n",
         "[annotations.com.ce]\nunshare = 'net,ipc,uts,pid,sys'\n",
         "[annotations.com.ce]\nmemory_limit = '1g'\npids_limit = 99\ntime_limit_s = 99\n",
     ],
