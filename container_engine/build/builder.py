@@ -29,11 +29,10 @@ from container_engine.base.files import owner_fault, publish, read_regular, sha2
 from container_engine.base.process import reason
 from container_engine.base.secrecy import Secrecy, is_secret_name
 from container_engine.build.containerfile_lines import (
-    Mount,
     arguments_of,
     mounts_of,
+    sources_of,
     stage_of,
-    stages_of,
     volumes_of,
     with_lines,
 )
@@ -114,6 +113,11 @@ class Recipe(NamedTuple):
         general = [f"{self.context}/{name}" for name in (".containerignore", ".dockerignore")]
         return next((path for path in (*beside, *general) if os.path.isfile(path)), "")
 
+    def given(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the values of the arguments; a name alone has its value in `env`."""
+        parts = (argument.partition("=") for argument in self.arguments)
+        return {name: value if equals else env.get(name, "") for name, equals, value in parts}
+
     def digest(self, env: Mapping[str, str]) -> str:
         """Return the digest of everything that the build may use, except for downloads.
 
@@ -122,7 +126,7 @@ class Recipe(NamedTuple):
         whole = hashlib.sha256()
         bases = [f"{base.name} {base.tag}" for base in self.bases]
         given = [f"{one}={env[one]}" if one in env else one for one in self.arguments]
-        ignores = [f"ignores {sha256(self.ignores)}"] if self.ignores else []
+        ignores = [f"ignores {sha256(path)}"] if (path := self.ignores) else []
         parts = (sha256(self.containerfile), self.target, *sorted(given), *bases, *ignores)
         parts += (self.arch,) if self.arch else ()
         for part in parts:
@@ -369,26 +373,32 @@ def _file(recipe: Recipe, digest: str, directory: str, env: Mapping[str, str]) -
 
     `digest` is the recipe's, `env` has the values of arguments that are names. Raise OSError.
     """
+    path, whole = os.path.join(directory, "Containerfile"), recipe.whole
+    before = _inputs_lines(recipe, whole, digest, env)
+    _write(path, with_lines(whole, APT_LINE, before, recipe.target))
+    if ignores := recipe.ignores:
+        _write(f"{path}.dockerignore", _with_directories(_text(ignores), recipe.context))
+    return path
+
+
+def _inputs_lines(
+    recipe: Recipe, whole: str, digest: str, env: Mapping[str, str]
+) -> dict[int, str]:
+    """Return the lines to add, by the number of the line of `whole` that each one comes before."""
     inputs: dict[int, str] = {}
-    for mount in mounts_of(recipe.whole):
-        content = _content(recipe, mount, digest)
+    images = {one.name for one in sources_of(whole)}
+    for mount in mounts_of(whole):
+        if mount.image in images:  # one of a registry is as good as its name, as in FROM
+            content = next((base.tag for base in recipe.bases if base.name == mount.image), "")
+        else:
+            content = (not mount.image and _content(recipe.context, mount.source)) or digest
         inputs[mount.line] = f"{inputs.get(mount.line, '')}{content}\0"
-    pairs = (one.partition("=") for one in recipe.arguments)
-    given = {name: text if equals else env.get(name, "") for name, equals, text in pairs}
-    for line, names, common in arguments_of(recipe.whole):
+    given = {name: one for name, one in recipe.given(env).items() if not is_secret_name(name)}
+    for line, names, common in arguments_of(whole):
         values = [f"{name}={given[name]}" for name in names if name in given]
-        values = [one for one in values if not is_secret_name(one.partition("=")[0])]
         if values or common:
             inputs[line] = "\0".join((*values, common))
-    before = {line: inputs_line(content) for line, content in inputs.items()}
-    path = os.path.join(directory, "Containerfile")
-    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(with_lines(recipe.whole, APT_LINE, before, recipe.target))
-    if recipe.ignores:
-        ignores = _with_directories(_text(recipe.ignores), recipe.context)
-        with open(f"{path}.dockerignore", "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(ignores)
-    return path
+    return {line: inputs_line(content) for line, content in inputs.items()}
 
 
 def _text(path: str) -> str:
@@ -396,12 +406,17 @@ def _text(path: str) -> str:
         return file.read()
 
 
-def _with_directories(ignores: str, context: str) -> str:
-    """Return the lines of a .dockerignore with more, so that Podman looks where exceptions lead.
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
 
-    It passes over a directory that is ignored unless an exception begins with its path, as
-    `!**/*.py` does not, where Docker goes on. So a file that does not exist is excepted in each
-    directory with names that an exception may mean.
+
+def _with_directories(ignores: str, context: str) -> str:
+    """Return the lines of a .dockerignore, and more exceptions for the directories of `context`.
+
+    Podman passes over an ignored directory unless an exception begins with its path, as `!**/*.py`
+    does not; Docker goes on. So a file that does not exist is excepted in each directory with names
+    that an exception may match.
     """
     exceptions = [line.strip()[1:] for line in ignores.split("\n") if line.strip()[:1] == "!"]
     meant = {one.strip("/").rpartition("/")[2] for one in exceptions if _WILD.search(one)}
@@ -413,20 +428,18 @@ def _with_directories(ignores: str, context: str) -> str:
     return "".join((ignores, "\n", *(one for one in found if not set(one) & {"[", "\\"})))
 
 
-def _content(recipe: Recipe, mount: Mount, digest: str) -> str:
-    """Return a text that changes with what a RUN line has mounted; `digest` is the recipe's.
+def _content(context: str, source: str) -> str:
+    """Return a text that depends on a file or directory of the context, "" for anything else.
 
-    An image of a registry is as good as its name, as that of a FROM line is. Raise OSError.
+    Raise OSError.
     """
-    stages = stages_of(recipe.whole)
-    if mount.image and mount.image.lower() not in stages and not mount.image.isdecimal():
-        return next((base.tag for base in recipe.bases if base.name == mount.image), "")
-    root = os.path.realpath(recipe.context)
-    path = os.path.realpath(f"{root}/{mount.source}")
-    if not mount.image and path.startswith(f"{root}/") and os.path.isfile(path):
+    root = os.path.realpath(context)
+    path = os.path.realpath(f"{root}/{source}")
+    if not f"{path}/".startswith(f"{root}/"):
+        return ""
+    if os.path.isfile(path):
         return f"{os.stat(path).st_mode} {sha256(path)}"
-    is_inside = not mount.image and f"{path}/".startswith(f"{root}/") and os.path.isdir(path)
-    return "".join(_listed(path)) if is_inside else digest
+    return "".join(_listed(path)) if os.path.isdir(path) else ""
 
 
 def _programs(env: Mapping[str, str]) -> list[str]:

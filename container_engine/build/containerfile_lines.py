@@ -65,7 +65,7 @@ class From(NamedTuple):
     """An image that a stage begins with, or that a line takes files from.
 
     `lacks` is a variable of its name without a value, `platform` that of its --platform, "" for
-    none. `before` is what stands before it.
+    none, `before` the text before it.
     """
 
     line: int
@@ -118,7 +118,7 @@ def sources_of(containerfile: str) -> list[From]:
 
 
 def with_names(containerfile: str, froms: Sequence[From], platform: str = "") -> str:
-    """Return the text with names and platforms of these images in place of what is written.
+    """Return the text with the names and platforms of these images in place of the written ones.
 
     FROM lines without a platform get this one. Each of them becomes one line, with empty ones below
     it in place of those that it went on on.
@@ -185,7 +185,7 @@ def arguments_of(containerfile: str) -> Iterator[tuple[int, list[str], str]]:
 
 
 class Mount(NamedTuple):
-    """What a RUN line has mounted: the path `source` of the build's directory, or of `image`."""
+    """A mount of a RUN line: `source` is a path in the context, or in `image` unless that is ""."""
 
     line: int
     source: str
@@ -193,7 +193,7 @@ class Mount(NamedTuple):
 
 
 def mounts_of(containerfile: str) -> Iterator[Mount]:
-    """Yield the mounts of RUN lines that are not for caches, secrets and the like."""
+    """Yield the bind mounts of RUN lines."""
     for number, text in _instructions(containerfile):
         options = _TAKES.match(text)
         for word in options[0].split(" ") if options else ():
@@ -360,7 +360,7 @@ def _spans(containerfile: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _lines(containerfile: str) -> list[str]:
-    """Return the lines with their ends. Form feeds and the like end none."""
+    """Return the lines with their ends; only a line feed ends one."""
     return re.findall(r"[^\n]*\n|[^\n]+", containerfile)
 
 

@@ -93,7 +93,7 @@ _REMEDIES = tuple(
         (r"max depth exceeded", "Podman makes 128 layers at most: join RUN lines, or COPY lines"),
         (
             r"no stage or image found with that name",
-            "no stage above has this name, and no image of it was got: ce pull IMAGE says why",
+            "no stage above has this name, and its image was not pulled: ce pull IMAGE says why",
         ),
         (r"unable to locate package", _UNKNOWN_PACKAGE),
         (

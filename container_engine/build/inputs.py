@@ -78,7 +78,6 @@ def recipe_of(
     else:
         containerfile = find_containerfile(source)
     text = read(containerfile)
-    given = _given(arguments.build_arg, context.env)
     recipe = Recipe(
         source,
         containerfile,
@@ -87,7 +86,8 @@ def recipe_of(
         secrets=tuple(_secret(one, context) for one in arguments.secret),
         arch=arch if arch != architecture() else "",
     )
-    froms = [*_checked(text, recipe.shown, given, _predefined(arch)), *sources_of(text)]
+    froms = _checked(text, recipe.shown, recipe.given(context.env), _predefined(arch))
+    froms += sources_of(text)
     _check_target(arguments.target, text, recipe.shown)
     bases = _bases(froms, source, context, settings)
     here = {base.name for base in bases}
@@ -139,12 +139,6 @@ def read(containerfile: str) -> str:
     except OSError as error:
         hint = "-f names the file; without it, the directory's own is used"
         raise UserError(reason(error), hint, "image-build", name=containerfile) from None
-
-
-def _given(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of --build-arg; a name alone has its value in the environment."""
-    parts = [argument.partition("=") for argument in arguments]
-    return {name: value if equals else env.get(name, "") for name, equals, value in parts}
 
 
 def _secret(text: str, context: Context) -> tuple[str, str]:

@@ -3,9 +3,9 @@
 A build may begin with an image of this host: its SquashFS file becomes a layout. Podman copies that
 into the build's storage once, under a name made from the file's digest.
 
-Podman reuses the step of a RUN line with a mount whatever the files in it are now (buildah#5400,
-#4522), and that of an ENV line whatever the value of an argument in it is now (buildah#2837). A
-line that is added before a RUN line with a mount, or an ARG line, has a hash of both.
+Podman reuses the step of a RUN line although the files that it mounts have changed (buildah#5400,
+#4522), and that of an ENV line although an argument in it has another value (buildah#2837). So a
+line with a hash of the files or of the values is added before RUN lines with mounts and ARG lines.
 
 apt-get works in the only user of a build without a trace in the image. It becomes the user `_apt`
 for its downloads, checks that it has, and gives up if not. A variable names a configuration file
@@ -179,7 +179,7 @@ _INPUTS = "CE_INPUTS="
 
 
 def inputs_line(content: str) -> str:
-    """Return the line before one whose step depends on this content."""
+    """Return the line to add before one whose step depends on this content."""
     return f"ENV {_INPUTS}{hashlib.sha256(content.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
